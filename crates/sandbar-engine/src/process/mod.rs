@@ -1,0 +1,1 @@
+//! Starting processes inside a sandbox, for the guest agent.
