@@ -1,0 +1,42 @@
+//! The Sandbar contract.
+//!
+//! A [`SandboxProvider`] makes and finds sandboxes; a [`Sandbox`] runs commands and holds files. What a backend may lack is a *part*, reached
+//! through an accessor that answers `Option`: holding the part is the proof that it works here.
+//!
+//! Five sentences hold everywhere. Absence is a positive statement: `None`, `false` and an empty list are answers, a lookup that failed is an
+//! error. A part that is missing is `None`, an option that is missing is [`ErrorKind::Unsupported`] before any effect, an attempt that failed
+//! is anything else. What is unknown resolves to the side that destroys nothing. Results are measurements. Nothing falls back silently.
+
+mod capabilities;
+mod command;
+mod env;
+mod error;
+mod ext;
+mod id;
+mod options;
+mod parts;
+mod path;
+mod policy;
+mod provider;
+mod record;
+mod sandbox;
+
+pub use capabilities::{Capabilities, Capability};
+pub use command::{Command, ExitStatus, KillCause, Output};
+pub use env::EnvVars;
+pub use error::{Error, ErrorKind, PartialOutput, Result, Retry};
+pub use ext::{ProviderExt, SandboxExt};
+pub use id::{Labels, ProjectId, SandboxId, SandboxName, TemplateId, UserName, VolumeName};
+pub use options::{
+    Base, CreateOptions, Deadline, DeadlineAction, DeadlineMode, GetOptions, HostMount, Isolation, Lifetime,
+    LimitDemand, MainCommand, MountAccess, Query, Resources, RestartPolicy, VolumeMount, Wake,
+};
+pub use parts::*;
+pub use path::GuestPath;
+pub use policy::EgressPolicy;
+pub use provider::SandboxProvider;
+pub use record::{
+    Capacity, EgressSummary, IdMapping, IsolationReport, LastKill, Limit, LimitState, PortMapping,
+    SandboxRecord, State, VolumeAttachment,
+};
+pub use sandbox::Sandbox;

@@ -1,0 +1,64 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+use crate::{DeadlineAction, EgressPolicy, LimitDemand, Resources, Result, Sandbox, SandboxName};
+
+/// Hibernate and resume.
+#[async_trait]
+pub trait Pausing: Send + Sync {
+    /// Suspends the sandbox. Either it is suspended when this answers, or there is an error and it is as before.
+    async fn hibernate(&self) -> Result<HibernationOutcome>;
+
+    /// Resumes it. The outcome is what was observed afterwards.
+    async fn resume(&self) -> Result<HibernationOutcome>;
+
+    /// Changes what happens at the deadline.
+    async fn set_deadline_action(&self, action: DeadlineAction) -> Result<()>;
+}
+
+/// What a suspension cost, observed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HibernationOutcome {
+    /// Whether the processes from before run after the call, or will after resume.
+    pub processes_preserved: bool,
+    /// A name for logs; not to branch on.
+    pub mechanism: String,
+    /// More, for a person.
+    pub detail: Option<String>,
+}
+
+/// Copies of a sandbox.
+#[async_trait]
+pub trait Forking: Send + Sync {
+    /// Makes a copy that goes its own way from now on.
+    async fn fork(&self, options: ForkOptions) -> Result<(Arc<dyn Sandbox>, ForkOutcome)>;
+}
+
+/// How to fork.
+#[derive(Clone, Debug, Default)]
+pub struct ForkOptions {
+    /// The copy's name.
+    pub name: Option<SandboxName>,
+    /// The copy's policy; the parent's if absent.
+    pub egress: Option<EgressPolicy>,
+}
+
+/// What a fork did, observed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ForkOutcome {
+    /// A name for logs; not to branch on.
+    pub mechanism: String,
+    /// Bytes copied.
+    pub copied_bytes: u64,
+    /// Whether the parent's processes run in the copy.
+    pub processes_preserved: bool,
+}
+
+/// Changing limits while it runs.
+#[async_trait]
+pub trait ResourceControl: Send + Sync {
+    /// Changes the limits given and no other. One that can't be changed is an error, and then none is.
+    async fn set_resources(&self, resources: Resources, demand: LimitDemand) -> Result<()>;
+}

@@ -1,0 +1,35 @@
+//! The parts of the contract: the two that every sandbox has (commands, files), and the optional ones.
+
+mod archive;
+mod commands;
+mod files;
+mod guest;
+mod lifecycle;
+mod observe;
+mod ports;
+mod processes;
+mod store;
+mod watching;
+
+pub use archive::{Archive, ImportReport};
+pub use commands::{Commands, DEFAULT_OUTPUT_LIMIT, RunOptions, Stdin};
+pub use files::{
+    ByteStream, EntryKind, FileEntry, FileRange, FileRead, Files, FilesExt, ListOptions, ReadOptions,
+    WriteOptions,
+};
+pub use guest::{Guest, GuestIo, GuestStream};
+pub use lifecycle::{ForkOptions, ForkOutcome, Forking, HibernationOutcome, Pausing, ResourceControl};
+pub use observe::{
+    CapacityReport, EgressCheck, EgressLeg, EgressVerdict, LegOutcome, Metrics, MetricsSample, Network,
+    VerdictState,
+};
+pub use ports::Ports;
+pub use processes::{
+    Process, ProcessControl, ProcessEvent, ProcessEvents, ProcessExit, ProcessId, ProcessInfo, Processes,
+    PtySize, Signal, SpawnOptions, StdinMode,
+};
+pub use store::{
+    BuildLog, BuildSpec, BuildStep, Builds, CommitOptions, Template, Templates, VolumeInfo, VolumeQuery,
+    Volumes,
+};
+pub use watching::{FileChange, FileChangeKind, WatchEvents, WatchOptions, Watching};

@@ -1,0 +1,105 @@
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{Capacity, EgressPolicy, Result};
+
+/// What a sandbox uses.
+#[async_trait]
+pub trait Metrics: Send + Sync {
+    /// What it uses now.
+    async fn sample(&self) -> Result<MetricsSample>;
+}
+
+/// What a sandbox uses at one moment. Absent is not measurable, never 0.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MetricsSample {
+    /// When.
+    pub at: Timestamp,
+    /// Processor seconds used since it started.
+    pub cpu_seconds: Option<f64>,
+    /// Cores it may use.
+    pub cpu_count: Option<f64>,
+    /// Bytes of memory used now.
+    pub memory_bytes: Option<u64>,
+    /// Most bytes of memory ever used.
+    pub memory_peak_bytes: Option<u64>,
+    /// Bytes of memory it may use.
+    pub memory_limit_bytes: Option<u64>,
+    /// Bytes of disk it has written.
+    pub disk_bytes: Option<u64>,
+    /// Processes and threads now.
+    pub processes: Option<u64>,
+}
+
+/// Changing the egress policy.
+#[async_trait]
+pub trait Network: Send + Sync {
+    /// The policy in force.
+    async fn policy(&self) -> Result<EgressPolicy>;
+
+    /// Puts another policy in force, at once; flows that it no longer allows are cut.
+    async fn set_policy(&self, policy: EgressPolicy) -> Result<()>;
+}
+
+/// Observing what sandboxes can reach.
+#[async_trait]
+pub trait EgressCheck: Send + Sync {
+    /// Observes, in a sandbox made the ordinary way under `policy`, what can be reached.
+    async fn verify(&self, policy: EgressPolicy) -> Result<EgressVerdict>;
+}
+
+/// What was observed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EgressVerdict {
+    /// The verdict.
+    pub state: VerdictState,
+    /// What was checked, and how.
+    pub detail: String,
+    /// What to do about it.
+    pub remediation: Option<String>,
+    /// Every leg.
+    pub legs: Vec<EgressLeg>,
+}
+
+/// A verdict. Only an observation is `Filtered` or `Open`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictState {
+    /// Every denied leg was tried and refused.
+    Filtered,
+    /// A denied leg was reached.
+    Open,
+    /// The check could not be made.
+    Inconclusive,
+}
+
+/// One thing that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EgressLeg {
+    /// Its name.
+    pub name: String,
+    /// What happened.
+    pub outcome: LegOutcome,
+    /// More, for a person.
+    pub detail: String,
+}
+
+/// What happened to a leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LegOutcome {
+    /// It was reached.
+    Reached,
+    /// It was refused, while the host itself could reach it.
+    Refused,
+    /// It was not tried, or says nothing.
+    Untested,
+}
+
+/// What room there is.
+#[async_trait]
+pub trait CapacityReport: Send + Sync {
+    /// Measures it. What can't be measured is absent, with the reason in `detail`.
+    async fn measure(&self) -> Result<Capacity>;
+}

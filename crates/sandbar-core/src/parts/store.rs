@@ -1,0 +1,139 @@
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{Command, EnvVars, GuestPath, Result, SandboxId, TemplateId, UserName, VolumeName};
+
+/// Templates: file systems to boot from.
+#[async_trait]
+pub trait Templates: Send + Sync {
+    /// Captures a sandbox's file system. Committing an id again replaces it. A capture path that can't be included is an error.
+    async fn commit(&self, options: CommitOptions) -> Result<Template>;
+
+    /// A template; `None` means that it positively does not exist.
+    async fn get(&self, id: &TemplateId) -> Result<Option<Template>>;
+
+    /// All templates whose id starts with `prefix`. Never short.
+    async fn list(&self, prefix: &str) -> Result<Vec<Template>>;
+
+    /// Removes one; `false` means that it was positively absent. Checks itself that no sandbox depends on it: then `Conflict`.
+    async fn remove(&self, id: &TemplateId) -> Result<bool>;
+}
+
+/// What to capture.
+#[derive(Clone, Debug)]
+pub struct CommitOptions {
+    /// Of which sandbox.
+    pub sandbox: SandboxId,
+    /// As what.
+    pub template: TemplateId,
+    /// Paths that have to be in it.
+    pub capture_paths: Vec<GuestPath>,
+    /// A word on it.
+    pub label: Option<String>,
+}
+
+/// A template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Template {
+    /// The caller's id.
+    pub id: TemplateId,
+    /// The backend's reference; opaque.
+    pub reference: String,
+    /// When it was captured.
+    pub created_at: Option<Timestamp>,
+    /// Its size in bytes.
+    pub size_bytes: Option<u64>,
+    /// The word on it.
+    pub label: Option<String>,
+    /// Whether a sandbox depends on it. Unknown counts as in use.
+    pub in_use: bool,
+}
+
+/// Building templates from steps.
+#[async_trait]
+pub trait Builds: Send + Sync {
+    /// Builds a template; the stream ends with it or with the error of the step that failed.
+    async fn build(&self, spec: BuildSpec) -> Result<BoxStream<'static, Result<BuildLog>>>;
+}
+
+/// How to build a template.
+#[derive(Clone, Debug)]
+pub struct BuildSpec {
+    /// As what.
+    pub template: TemplateId,
+    /// From what.
+    pub base: Option<TemplateId>,
+    /// The steps.
+    pub steps: Vec<BuildStep>,
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum BuildStep {
+    /// Runs a command.
+    Run(Command),
+    /// Unpacks a tar.
+    Copy {
+        /// The tar.
+        tar: bytes::Bytes,
+        /// Where to.
+        to: GuestPath,
+    },
+    /// Sets variables for what follows and for sandboxes made from it.
+    Env(EnvVars),
+    /// Sets the working folder.
+    Workdir(GuestPath),
+    /// Sets the user.
+    User(UserName),
+}
+
+/// A word from a build.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum BuildLog {
+    /// A line of output.
+    Line(String),
+    /// Done.
+    Done(Template),
+}
+
+/// Volumes: storage that outlives sandboxes.
+#[async_trait]
+pub trait Volumes: Send + Sync {
+    /// Makes a volume; `false` means that it was there already, its content kept.
+    async fn create(&self, name: &VolumeName) -> Result<bool>;
+
+    /// Whether it exists. A positive answer either way.
+    async fn exists(&self, name: &VolumeName) -> Result<bool>;
+
+    /// The volumes that match. Never short.
+    async fn list(&self, query: VolumeQuery) -> Result<Vec<VolumeInfo>>;
+
+    /// Removes one; `false` means that it was positively absent. Refuses with `Conflict` while attached.
+    async fn remove(&self, name: &VolumeName) -> Result<bool>;
+}
+
+/// Which volumes.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeQuery {
+    /// Their names start with this.
+    pub prefix: String,
+    /// Only attached, or only unattached ones.
+    pub attached: Option<bool>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: VolumeName,
+    /// Whether a sandbox holds it, asleep and stopped ones included. Unknown counts as attached.
+    pub attached: bool,
+    /// When it was made.
+    pub created_at: Option<Timestamp>,
+    /// Its size in bytes.
+    pub size_bytes: Option<u64>,
+}

@@ -1,0 +1,51 @@
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use serde::Serialize;
+
+use crate::{GuestPath, Result};
+
+/// Changes as they happen. Ends with an error if any was lost: [`ErrorKind::LimitExceeded`](crate::ErrorKind::LimitExceeded) on overflow.
+pub type WatchEvents = BoxStream<'static, Result<FileChange>>;
+
+/// Changes of files as they happen.
+#[async_trait]
+pub trait Watching: Send + Sync {
+    /// Watches a folder. The watch is armed when this answers: every later change is seen or the stream ends with an error.
+    /// A missing folder is `NotFound`, a file `InvalidInput`.
+    async fn watch(&self, path: &GuestPath, options: WatchOptions) -> Result<WatchEvents>;
+}
+
+/// How to watch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WatchOptions {
+    /// The folder itself.
+    #[default]
+    Folder,
+    /// All below it too, also folders made later.
+    Recursive,
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    /// What happened.
+    pub kind: FileChangeKind,
+    /// To what.
+    pub path: GuestPath,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileChangeKind {
+    /// It appeared.
+    Create,
+    /// Its content changed.
+    Write,
+    /// It went away.
+    Remove,
+    /// It got another name; the new name comes as [`FileChangeKind::Create`].
+    Rename,
+    /// Its mode or owner changed.
+    Chmod,
+}
