@@ -1,1 +1,44 @@
-fn main() {}
+//! Development tasks of this repository. `cargo xtask help` lists them.
+
+mod checks;
+mod host;
+mod modes;
+mod run;
+mod soak;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask TASK
+
+  test      everything: format, lints, rules of the house, all tests as this user and, where this user is root,
+            again as an ordinary user in both id modes (installs what the tests need, on Debian as root)
+  check     only format, lints and rules of the house
+  soak      the long sizes of the long checks [NAME...]; prints what it measured
+  help      this
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let result = match arguments.first().map(String::as_str) {
+        Some("test") => test::run(&arguments[1..]),
+        Some("check") => checks::run(),
+        Some("soak") => soak::run(&arguments[1..]),
+        Some("help" | "--help" | "-h") => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            eprint!("xtask: unknown task `{}`\n\n{HELP}", other.unwrap_or_default());
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the tests need of the host.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::run::run;
+
+/// Program that a test needs, and the Debian package that has it. The tests say why they skip where one is missing.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("newuidmap", "uidmap"),
+    ("setpriv", "util-linux"),
+    ("python3", "python3"),
+    ("gcc", "gcc"),
+    ("make", "make"),
+    ("git", "git"),
+    ("strace", "strace"),
+    ("javac", "default-jdk-headless"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("postgres", "postgresql"),
+];
+
+/// Installs what is missing where that can be done (as root, on Debian and its kind), and says what stays missing.
+pub(crate) fn prepare() -> Result<(), String> {
+    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !on_path(program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    if is_root() && on_path("apt-get") {
+        run(Command::new("apt-get").args(["update", "-qq"]))?;
+        return run(Command::new("apt-get")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["install", "-y", "-qq", "--no-install-recommends"])
+            .args(packages));
+    }
+    eprintln!("xtask: not on this machine: {} (tests that need them say so and skip)", packages.join(", "));
+    Ok(())
+}
+
+/// Whether this process is root.
+pub(crate) fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
+}
+
+/// Whether `program` is in a folder of `PATH`, or in the places where Debian puts versioned servers.
+pub(crate) fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    found || (program == "postgres" && Path::new("/usr/lib/postgresql").is_dir())
+}

@@ -1,0 +1,67 @@
+//! `cargo xtask soak`: the long sizes of the long checks. Each is a test that reads its size from `SANDBAR_SOAK`; its output is the result.
+
+use crate::run::cargo;
+use crate::test::build_helper;
+
+/// A long check: its name, its package, its test target, the test in it, and the size.
+struct Check {
+    name: &'static str,
+    package: &'static str,
+    target: &'static str,
+    test: &'static str,
+    size: u32,
+}
+
+const CHECKS: &[Check] = &[
+    Check {
+        name: "cycles",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "cycles_leave_nothing",
+        size: 1000,
+    },
+    Check {
+        name: "kills",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "kills_at_random_moments",
+        size: 200,
+    },
+    Check {
+        name: "parallel",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "parallel_creates",
+        size: 200,
+    },
+];
+
+pub(crate) fn run(names: &[String]) -> Result<(), String> {
+    let known: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(format!("no long check `{unknown}`; there are: {}", known.join(", ")));
+    }
+    let helper = build_helper("release")?;
+    let mut failed = Vec::new();
+    for check in CHECKS.iter().filter(|check| names.is_empty() || names.iter().any(|name| name == check.name))
+    {
+        let mut command = cargo(&[
+            "test",
+            "--release",
+            "--locked",
+            "-p",
+            check.package,
+            "--test",
+            check.target,
+            "--",
+            "--exact",
+            "--nocapture",
+            check.test,
+        ]);
+        command.env("SANDBAR_SOAK", check.size.to_string()).env("SANDBAR_HELPER", &helper);
+        if let Err(why) = crate::run::run(&mut command) {
+            failed.push(format!("{}: {why}", check.name));
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}

@@ -1,0 +1,94 @@
+//! `cargo xtask test`: all that has to hold before a change lands.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::modes::Mode;
+use crate::run::{cargo, output, workspace};
+use crate::{checks, host};
+
+/// Packages whose tests run again as an ordinary user: what they do depends on who does it.
+const USER_PACKAGES: &[&str] = &["sandbar-engine", "sandbar-agent", "sandbar-local", "sandbar-cli"];
+
+/// A compiled test.
+#[derive(Debug)]
+pub(crate) struct TestBinary {
+    pub(crate) package: String,
+    pub(crate) name: String,
+    pub(crate) executable: PathBuf,
+    pub(crate) folder: PathBuf,
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    if !arguments.is_empty() {
+        return Err(format!("`test` takes no arguments, got `{}`", arguments.join(" ")));
+    }
+    host::prepare()?;
+    checks::run()?;
+    let helper = build_helper("dev")?;
+    // One build of everything; then the binaries are run as whoever is to run them.
+    let binaries = test_binaries()?;
+    run_cargo_tests(&helper)?;
+    if !host::is_root() {
+        eprintln!("xtask: not root: the tests ran as this user only; the root mode was not tested");
+        return Ok(());
+    }
+    for mode in [Mode::Single, Mode::Subordinate] {
+        mode.run(&binaries, USER_PACKAGES, &helper)?;
+    }
+    Ok(())
+}
+
+/// Builds the `sandbar` executable and answers where it is.
+pub(crate) fn build_helper(profile: &str) -> Result<PathBuf, String> {
+    let text = output(&mut cargo(&[
+        "build",
+        "--locked",
+        "--profile",
+        profile,
+        "-p",
+        "sandbar-cli",
+        "--message-format=json-render-diagnostics",
+    ]))?;
+    artifacts(&text)
+        .filter(|artifact| artifact["target"]["name"] == "sandbar")
+        .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
+        .ok_or_else(|| "cargo built no executable `sandbar`".into())
+}
+
+fn run_cargo_tests(helper: &std::path::Path) -> Result<(), String> {
+    crate::run::run(
+        cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]).env("SANDBAR_HELPER", helper),
+    )
+}
+
+/// Compiles every test and answers the binaries.
+pub(crate) fn test_binaries() -> Result<Vec<TestBinary>, String> {
+    let text = output(&mut cargo(&[
+        "test",
+        "--workspace",
+        "--locked",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ]))?;
+    let mut binaries = Vec::new();
+    for artifact in artifacts(&text).filter(|artifact| artifact["profile"]["test"] == true) {
+        let Some(executable) = artifact["executable"].as_str() else { continue };
+        let manifest = artifact["manifest_path"].as_str().unwrap_or_default();
+        let folder = PathBuf::from(manifest).parent().map(PathBuf::from).unwrap_or_default();
+        let package = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = artifact["target"]["name"].as_str().unwrap_or_default().to_owned();
+        binaries.push(TestBinary { package, name, executable: executable.into(), folder });
+    }
+    if binaries.is_empty() {
+        return Err(format!("cargo built no tests in {}", workspace().display()));
+    }
+    Ok(binaries)
+}
+
+fn artifacts(text: &str) -> impl Iterator<Item = Value> {
+    text.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["reason"] == "compiler-artifact")
+}
