@@ -1,1 +1,22 @@
 //! Starting processes inside a sandbox, for the guest agent.
+//!
+//! Every command gets a *stub*: a fork of the agent that never executes anything, is a child subreaper, starts the
+//! real program, reports its end through a pipe, and lives as long as it has children. Whatever the program leaves
+//! behind, double forks and new sessions included, stays below its stub, so that a [`Tree`] finds all of it.
+
+mod child;
+mod identity;
+mod inherited;
+mod pty;
+mod signals;
+mod spawn;
+mod stub;
+mod tree;
+
+pub use child::{Child, Event, Failure, Stage};
+pub use identity::{Capabilities, Identity, capability_mask};
+pub use inherited::take_descriptor;
+pub use pty::{foreground_group, resize};
+pub use signals::{SignalQueue, become_quiet_parent, hide_from_ptrace, release_free_memory};
+pub use spawn::{Resource, Rlimit, Spawn, SpawnError, Stdin, Stdio};
+pub use tree::{Reach, Tree, signal_all};
