@@ -13,6 +13,7 @@ mod env;
 mod error;
 mod ext;
 mod id;
+mod memory;
 mod options;
 mod parts;
 mod path;
@@ -27,6 +28,7 @@ pub use env::EnvVars;
 pub use error::{Error, ErrorKind, PartialOutput, Result, Retry};
 pub use ext::{ProviderExt, SandboxExt};
 pub use id::{Labels, ProjectId, SandboxId, SandboxName, TemplateId, UserName, VolumeName};
+pub use memory::{Fault, MemoryBuilder, MemoryProvider, Program, ProgramContext};
 pub use options::{
     Base, CreateOptions, Deadline, DeadlineAction, DeadlineMode, GetOptions, HostMount, Isolation, Lifetime,
     LimitDemand, MainCommand, MountAccess, Query, Resources, RestartPolicy, VolumeMount, Wake,

@@ -1,0 +1,187 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+
+use super::disk::NodeId;
+use super::process::{Freezer, ProcessTable};
+use super::program::Registry;
+use super::world::{BACKEND, DEFAULT_TEMPLATE, SIGKILL, SharedDisk};
+use crate::{
+    DeadlineAction, EgressPolicy, EgressSummary, EnvVars, Error, Isolation, IsolationReport, Labels, Limit,
+    LimitState, ProjectId, Resources, Result, SandboxId, SandboxName, SandboxRecord, State, TemplateId,
+    VolumeAttachment,
+};
+
+/// One emulated sandbox.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) id: SandboxId,
+    pub(super) plan: Plan,
+    pub(super) root: NodeId,
+    pub(super) created_at: Timestamp,
+    pub(super) disk: SharedDisk,
+    pub(super) programs: Arc<Registry>,
+    pub(super) processes: ProcessTable,
+    pub(super) freezer: Freezer,
+    pub(super) timer: super::deadline::Timer,
+    status: Mutex<Status>,
+}
+
+/// What was asked for and is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) name: Option<SandboxName>,
+    pub(super) project: Option<ProjectId>,
+    pub(super) template: Option<TemplateId>,
+    pub(super) labels: Labels,
+    pub(super) env: EnvVars,
+    pub(super) resources: Resources,
+    pub(super) volumes: Vec<VolumeAttachment>,
+}
+
+#[derive(Debug)]
+struct Status {
+    state: State,
+    deadline: Option<Timestamp>,
+    on_deadline: DeadlineAction,
+    reason: Option<String>,
+}
+
+impl Machine {
+    pub(super) fn new(
+        id: SandboxId,
+        plan: Plan,
+        root: NodeId,
+        disk: SharedDisk,
+        programs: Arc<Registry>,
+        on_deadline: DeadlineAction,
+    ) -> Self {
+        Self {
+            id,
+            plan,
+            root,
+            created_at: Timestamp::now(),
+            disk,
+            programs,
+            processes: ProcessTable::default(),
+            freezer: Freezer::default(),
+            timer: super::deadline::Timer::default(),
+            status: Mutex::new(Status { state: State::Running, deadline: None, on_deadline, reason: None }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses what a sandbox that does not run can't do.
+    pub(super) fn check_running(&self, operation: &'static str) -> Result<()> {
+        let state = self.lock().state;
+        if state == State::Running {
+            return Ok(());
+        }
+        Err(Error::conflict(operation, state, format!("sandbox `{}` is {state}", self.id))
+            .with_backend(BACKEND)
+            .with_resource(format!("sandbox `{}`", self.id))
+            .with_hint("wake it first"))
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.lock().state
+    }
+
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        self.lock().deadline
+    }
+
+    pub(super) fn set_deadline(&self, deadline: Option<Timestamp>) {
+        self.lock().deadline = deadline;
+        self.timer.changed();
+    }
+
+    pub(super) fn on_deadline(&self) -> DeadlineAction {
+        self.lock().on_deadline
+    }
+
+    pub(super) fn set_on_deadline(&self, action: DeadlineAction) {
+        self.lock().on_deadline = action;
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= Timestamp::now())
+    }
+
+    /// Freezes it; `false` if it slept already.
+    pub(super) fn sleep(&self) -> bool {
+        let mut status = self.lock();
+        self.freezer.freeze();
+        std::mem::replace(&mut status.state, State::Sleeping) != State::Sleeping
+    }
+
+    /// Puts it to sleep because its time is over. A sleeping sandbox has no deadline any more: nothing can happen to it by itself.
+    pub(super) fn sleep_at_deadline(&self) {
+        self.sleep();
+        let mut status = self.lock();
+        status.deadline = None;
+        status.reason = Some("its deadline passed".to_owned());
+    }
+
+    /// Thaws it; `false` if it ran already.
+    pub(super) fn wake(&self) -> bool {
+        let slept = {
+            let mut status = self.lock();
+            status.reason = None;
+            std::mem::replace(&mut status.state, State::Running) == State::Sleeping
+        };
+        self.freezer.thaw();
+        slept
+    }
+
+    /// Ends all that runs in it.
+    pub(super) fn end(&self) {
+        self.lock().state = State::Destroying;
+        self.processes.kill_all(SIGKILL);
+        self.freezer.thaw();
+        self.timer.stop();
+    }
+
+    pub(super) fn record(&self) -> SandboxRecord {
+        let status = self.lock();
+        let Plan { name, project, template, labels, env: _, resources, volumes } = &self.plan;
+        SandboxRecord {
+            version: SandboxRecord::VERSION,
+            id: self.id.clone(),
+            name: name.clone(),
+            project: project.clone(),
+            state: status.state,
+            template: Some(template.as_ref().map_or(DEFAULT_TEMPLATE, TemplateId::as_str).to_owned()),
+            labels: labels.clone(),
+            created_at: Some(self.created_at),
+            started_at: Some(self.created_at),
+            deadline: status.deadline,
+            on_deadline: status.on_deadline,
+            isolation: IsolationReport { tier: Isolation::Emulated, ids: None },
+            limits: limits(*resources),
+            last_kill: None,
+            ports: Vec::new(),
+            egress: EgressSummary { policy: Some(EgressPolicy::DenyAll) },
+            volumes: volumes.clone(),
+            reason: status.reason.clone(),
+        }
+    }
+}
+
+/// The limits asked for. Nothing stands behind them: emulated programs use next to nothing.
+fn limits(resources: Resources) -> BTreeMap<String, Limit> {
+    let Resources { memory_bytes, cpu_millis, pids, disk_bytes } = resources;
+    [
+        ("memory", memory_bytes),
+        ("cpu", cpu_millis.map(u64::from)),
+        ("pids", pids.map(u64::from)),
+        ("disk", disk_bytes),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), Limit { value, state: LimitState::None, hits: None }))
+    .collect()
+}

@@ -1,0 +1,127 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+
+use super::disk::{Disk, NodeId};
+use super::fault::Faults;
+use super::machine::Machine;
+use super::program::Registry;
+use crate::{DeadlineAction, Error, Result, SandboxId, SandboxRecord, Template, TemplateId, VolumeName};
+
+/// The backend's name.
+pub(super) const BACKEND: &str = "memory";
+
+/// The name of the template that sandboxes boot from by default.
+pub(super) const DEFAULT_TEMPLATE: &str = "emulated";
+
+/// `SIGKILL`, which ends what a sandbox's end ends.
+pub(super) const SIGKILL: i32 = 9;
+
+/// The disk, shared with all that has a file open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedDisk(Arc<Mutex<Disk>>);
+
+impl SharedDisk {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Disk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Everything that a provider holds.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) disk: SharedDisk,
+    pub(super) faults: Faults,
+    pub(super) programs: Arc<Registry>,
+    /// The folder that sandboxes without a template are copies of.
+    pub(super) base: NodeId,
+    held: Mutex<Held>,
+}
+
+/// What there is, by name. Its lock is taken before the disk's.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) machines: BTreeMap<SandboxId, Arc<Machine>>,
+    pub(super) templates: BTreeMap<TemplateId, StoredTemplate>,
+    pub(super) volumes: BTreeMap<VolumeName, StoredVolume>,
+    pub(super) next_id: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct StoredTemplate {
+    pub(super) template: Template,
+    pub(super) root: NodeId,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoredVolume {
+    pub(super) created_at: Timestamp,
+    pub(super) root: NodeId,
+}
+
+impl World {
+    pub(super) fn new(programs: Registry) -> Self {
+        let disk = SharedDisk::default();
+        let base = super::create::base_tree(&mut disk.lock(), &programs);
+        Self {
+            disk,
+            faults: Faults::default(),
+            programs: Arc::new(programs),
+            base,
+            held: Mutex::new(Held::default()),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sandbox with this id. One whose deadline has passed meets it first.
+    pub(super) fn machine(&self, id: &SandboxId) -> Option<Arc<Machine>> {
+        let machine = self.lock().machines.get(id).cloned()?;
+        if machine.is_due() {
+            self.meet_deadline(&machine);
+            return self.lock().machines.get(id).cloned();
+        }
+        Some(machine)
+    }
+
+    /// The sandbox with this id, or `NotFound`.
+    pub(super) fn require(&self, id: &SandboxId, operation: &'static str) -> Result<Arc<Machine>> {
+        self.machine(id)
+            .ok_or_else(|| Error::not_found(operation, format!("sandbox `{id}`")).with_backend(BACKEND))
+    }
+
+    /// All records, by id.
+    pub(super) fn records(&self) -> Vec<SandboxRecord> {
+        let ids: Vec<SandboxId> = self.lock().machines.keys().cloned().collect();
+        ids.iter().filter_map(|id| Some(self.machine(id)?.record())).collect()
+    }
+
+    /// Does what is to be done at a deadline.
+    pub(super) fn meet_deadline(&self, machine: &Machine) {
+        match machine.on_deadline() {
+            DeadlineAction::Destroy => {
+                self.destroy(&machine.id);
+            }
+            DeadlineAction::Pause => machine.sleep_at_deadline(),
+        }
+    }
+
+    /// Ends a sandbox and frees what it held.
+    pub(super) fn destroy(&self, id: &SandboxId) -> bool {
+        let Some(machine) = self.lock().machines.remove(id) else { return false };
+        machine.end();
+        self.disk.lock().drop_tree(machine.root);
+        true
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for machine in self.lock().machines.values() {
+            machine.end();
+        }
+    }
+}
