@@ -1,5 +1,38 @@
-//! Linux isolation for Sandbar.
+//! Linux isolation for Sandbar: the tier `namespaces`.
 //!
-//! Synchronous on purpose: a sandbox is launched by a process with one thread, so that `clone` is safe.
+//! Synchronous on purpose. A launch is [`plan()`] (pure) and then [`launch()`]; what runs between its clone and the agent
+//! allocates nothing, so a caller with several threads is safe too, but only one with a single thread makes it fast.
 
+mod capabilities;
+pub mod cgroup;
+mod error;
+pub mod handover;
+pub mod host;
+mod ids;
+mod launch;
+mod limits;
+mod memfd;
+pub mod mount_source;
+mod plan;
+pub mod proc_id;
 pub mod process;
+mod random;
+mod remove;
+pub mod rootfs;
+mod seccomp;
+mod spec;
+mod sys;
+
+pub use capabilities::{Capability, SANDBOX_ROOT as SANDBOX_ROOT_CAPABILITIES, mask as capability_mask};
+pub use cgroup::Cgroup;
+pub use error::Error;
+pub use host::Host;
+pub use ids::{ID_COUNT, IdMode, SubIds, USER_ID};
+pub use launch::{Launched, launch};
+pub use limits::{
+    DEFAULT_INOTIFY_INSTANCES, DEFAULT_INOTIFY_WATCHES, DEFAULT_NOFILE, Enforced, Enforcement, Limits,
+};
+pub use memfd::sealed_memfd;
+pub use plan::{Plan, plan};
+pub use remove::{RemoveError, remove_tree};
+pub use spec::{Access, HostPrograms, LAYERS_FOLDER, Mount, Root, Spec};

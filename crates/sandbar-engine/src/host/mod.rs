@@ -1,0 +1,8 @@
+//! What this machine offers, observed and never assumed.
+
+mod observe;
+mod probe;
+mod subids;
+
+pub use observe::{Host, UserNamespaces};
+pub use probe::{probe_idmapped_mounts, probe_user_namespace};

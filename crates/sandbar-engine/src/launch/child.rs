@@ -1,0 +1,206 @@
+//! What runs between the clone and the agent. It is alone with a copy of the parent's memory, so nothing in this file and
+//! its neighbours allocates, locks or unwinds.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, write};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit, setsid, umask};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, CapabilitiesSecureBits, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
+};
+
+use super::child_files;
+use super::child_mounts;
+use super::trees::TreeSource;
+use crate::capabilities::LAST_KNOWN;
+use crate::handover::{AGENT_NAME, FIRST_CLOSED_FD, LOG_FD, LOG_OUT_FD, NULL_FD};
+use crate::plan::{Files, Step};
+use crate::seccomp::Instruction;
+use crate::sys;
+
+/// The parent's word that the id maps are there.
+pub(super) const GO: u8 = b'g';
+/// A report of a failed step: its number and the error number, four bytes each.
+pub(super) const REPORT_BYTES: usize = 8;
+
+/// Everything the child has.
+pub(super) struct Child<'a> {
+    pub(super) steps: &'a [Step],
+    pub(super) trees: &'a [TreeSource],
+    /// `tasks` files of version 1 groups.
+    pub(super) tasks: &'a [OwnedFd],
+    /// The version 2 group, where the clone could not join it.
+    pub(super) into: Option<BorrowedFd<'a>>,
+    /// Log, configuration, agent listener, control listener.
+    pub(super) descriptors: &'a [OwnedFd],
+    pub(super) sync: BorrowedFd<'a>,
+    /// The parent's end, which the child must not keep: it would never see the parent's death.
+    pub(super) parent_end: BorrowedFd<'a>,
+    pub(super) filter: &'a [Instruction],
+}
+
+/// What one step leaves for the next ones.
+#[derive(Default)]
+struct State {
+    first_launch: bool,
+}
+
+/// Takes the steps. On failure it tells the parent which one and why, and ends.
+pub(super) fn run(child: &Child<'_>) -> ! {
+    let mut state = State::default();
+    let _ = sys::close_raw(child.parent_end.as_raw_fd());
+    for (number, step) in child.steps.iter().enumerate() {
+        if let Err(errno) = take(child, step, &mut state) {
+            let mut packet = [0; REPORT_BYTES];
+            packet[..4].copy_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+            packet[4..].copy_from_slice(&errno.raw_os_error().cast_unsigned().to_le_bytes());
+            // After `Descriptors` the socket is at another number as well; both are the same socket.
+            let _ = send(child.sync, &packet, SendFlags::NOSIGNAL);
+            sys::exit(1);
+        }
+    }
+    sys::exit(1)
+}
+
+fn take(child: &Child<'_>, step: &Step, state: &mut State) -> Result<(), Errno> {
+    match step {
+        Step::ResetSignals => {
+            sys::reset_signals();
+            umask(Mode::from_raw_mode(0o022));
+            Ok(())
+        }
+        Step::JoinCgroups => join(child),
+        Step::OomScore(score) => put(c"/proc/self/oom_score_adj", score.to_bytes()),
+        Step::NewSession => setsid().map(drop),
+        Step::NewCgroupNamespace => sys::unshare_cgroup(),
+        Step::Hostname(name) => rustix::system::sethostname(name.to_bytes()),
+        Step::LoopbackUp => sys::loopback_up(),
+        Step::AwaitMaps => await_maps(child.sync),
+        Step::BecomeRoot => {
+            sys::clear_groups()?;
+            sys::set_ids(0, 0)
+        }
+        Step::NotDumpable => set_dumpable_behavior(DumpableBehavior::NotDumpable),
+        Step::PrivateMounts => child_mounts::private(),
+        Step::EnterStage => child_mounts::enter_stage(),
+        Step::Dir { path, mode } => child_files::dir(path, *mode),
+        Step::File { path, mode, bytes } => child_files::file(path, *mode, bytes),
+        Step::Link { target, path } => child_files::link(target, path),
+        Step::Mount { kind, options, attrs, target } => child_mounts::mount(kind, options, *attrs, target),
+        Step::Bind(bind) => child_mounts::bind(child.trees, bind),
+        Step::Restrict { path, attrs } => child_mounts::restrict(path, *attrs),
+        Step::Setting { path, value } => match put(path, value.to_bytes()) {
+            Err(Errno::NOENT) => Ok(()),
+            done => done,
+        },
+        Step::LeaveHost => child_mounts::leave_host(),
+        Step::OwnFile { path, bytes, when } => {
+            child_files::own_file(path, bytes, *when, &mut state.first_launch);
+            Ok(())
+        }
+        Step::OwnFolder { path, uid, gid } => child_files::own_folder(path, *uid, *gid),
+        Step::Limit { resource, value } => limit(*resource, *value),
+        Step::Descriptors => descriptors(child),
+        Step::DropCapabilities { keep } => drop_capabilities(*keep),
+        Step::NoNewPrivileges => set_no_new_privs(true),
+        Step::Landlock { abi } => {
+            let root = open(c"/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            sys::confine_to(root.as_fd(), *abi)
+        }
+        Step::Filter => sys::install_filter(child.filter),
+        Step::Execute(path) => {
+            send(child.sync, &[GO], SendFlags::NOSIGNAL)?;
+            Err(sys::exec(path, AGENT_NAME))
+        }
+    }
+}
+
+fn join(child: &Child<'_>) -> Result<(), Errno> {
+    if let Some(group) = child.into {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let procs = rustix::fs::openat(group, c"cgroup.procs", flags, Mode::empty())?;
+        write(&procs, b"0")?;
+    }
+    for tasks in child.tasks {
+        write(tasks, b"0")?;
+    }
+    Ok(())
+}
+
+fn await_maps(sync: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut word = [0; 1];
+    loop {
+        match recv(sync, &mut word[..], RecvFlags::empty()) {
+            Ok((_, 1)) if word[0] == GO => return Ok(()),
+            Err(Errno::INTR) => {}
+            // The parent is gone: nobody is there to tell.
+            Ok(_) => sys::exit(1),
+            Err(cause) => return Err(cause),
+        }
+    }
+}
+
+pub(super) fn put(path: &CStr, bytes: &[u8]) -> Result<(), Errno> {
+    let file = open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    write(&file, bytes).map(drop)
+}
+
+fn limit(resource: Files, value: u64) -> Result<(), Errno> {
+    let resource = match resource {
+        Files::Open => Resource::Nofile,
+        Files::Size => Resource::Fsize,
+        Files::Core => Resource::Core,
+        Files::Processes => Resource::Nproc,
+    };
+    let now = rustix::process::getrlimit(resource);
+    // Raising a hard limit needs a right of the host's; staying below it is what was asked for anyway.
+    let value = now.maximum.map_or(value, |hard| hard.min(value));
+    setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+}
+
+fn descriptors(child: &Child<'_>) -> Result<(), Errno> {
+    let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let [log, rest @ ..] = child.descriptors else { return Err(Errno::INVAL) };
+    sys::dup_onto(null.as_fd(), NULL_FD)?;
+    sys::dup_onto(log.as_fd(), LOG_OUT_FD)?;
+    sys::dup_onto(log.as_fd(), LOG_FD)?;
+    for (fd, number) in rest.iter().zip(LOG_FD + 1..) {
+        sys::dup_onto(fd.as_fd(), number)?;
+    }
+    // The socket to the parent closes on exec, as everything else of ours; what the caller's process had open without
+    // that mark is closed here.
+    sys::close_from(FIRST_CLOSED_FD, child.sync.as_raw_fd())
+}
+
+fn drop_capabilities(keep: u64) -> Result<(), Errno> {
+    for number in 0..64_u8 {
+        if keep >> number & 1 == 1 {
+            continue;
+        }
+        let Some(capability) = CapabilitySet::from_bits(1 << number) else { break };
+        match remove_capability_from_bounding_set(capability) {
+            // The kernel has no more of them.
+            Err(Errno::INVAL) if number > 0 => {
+                if number > LAST_KNOWN {
+                    break;
+                }
+            }
+            done => done?,
+        }
+    }
+    clear_ambient_capability_set()?;
+    let keep = CapabilitySet::from_bits_retain(keep);
+    if keep.is_empty() {
+        // No program gets rights for being uid 0 in the one-id mode, where there is none anyway.
+        let bits = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
+        set_capabilities_secure_bits(bits)?;
+    }
+    set_capabilities(
+        None,
+        CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() },
+    )
+}

@@ -1,0 +1,68 @@
+//! Files the child makes. Allocation-free, see [`super::child`].
+
+use std::ffi::CStr;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chownat, fchmod, mkdirat, openat, statat, symlinkat, unlinkat,
+};
+use rustix::io::{Errno, write};
+
+use crate::plan::When;
+
+pub(super) fn dir(path: &CStr, mode: u16) -> Result<(), Errno> {
+    match mkdirat(CWD, path, Mode::from_raw_mode(u32::from(mode))) {
+        Err(Errno::EXIST) => return Ok(()),
+        done => done?,
+    }
+    // The umask took bits away that such a folder needs.
+    if mode & 0o7022 != 0 {
+        let folder = openat(CWD, path, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        fchmod(&folder, Mode::from_raw_mode(u32::from(mode)))?;
+    }
+    Ok(())
+}
+
+pub(super) fn file(path: &CStr, mode: u16, bytes: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(CWD, path, flags, Mode::from_raw_mode(u32::from(mode)))?;
+    write_all(&file, bytes)
+}
+
+pub(super) fn link(target: &CStr, path: &CStr) -> Result<(), Errno> {
+    symlinkat(target, CWD, path)
+}
+
+/// What an earlier run left in the way (a folder, a read-only mount) is the sandbox's own affair: then the file stays as
+/// it is.
+pub(super) fn own_file(path: &CStr, bytes: &[u8], when: When, first_launch: &mut bool) {
+    if when == When::FirstLaunch && !*first_launch {
+        return;
+    }
+    if when != When::Absent {
+        let _ = unlinkat(CWD, path, AtFlags::empty());
+    }
+    let made = file(path, 0o644, bytes);
+    if when == When::Absent {
+        *first_launch = made.is_ok();
+    }
+}
+
+/// Gives a folder to its user where it is a folder and does not belong to that user yet.
+pub(super) fn own_folder(path: &CStr, uid: u32, gid: u32) -> Result<(), Errno> {
+    let data = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+        data => data?,
+    };
+    if FileType::from_raw_mode(data.st_mode) != FileType::Directory || (data.st_uid, data.st_gid) == (uid, gid) {
+        return Ok(());
+    }
+    chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn write_all(file: &impl std::os::fd::AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let written = write(file, bytes)?;
+        bytes = bytes.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}

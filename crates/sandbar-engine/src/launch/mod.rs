@@ -1,0 +1,12 @@
+//! From a plan to a running agent.
+
+mod child;
+mod child_files;
+mod child_mounts;
+mod hint;
+mod maps;
+mod parent;
+mod trees;
+
+pub use parent::{Launched, launch};
+pub(crate) use maps::{MapTools, user_namespace, write_maps};

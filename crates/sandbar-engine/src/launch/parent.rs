@@ -1,0 +1,268 @@
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, fchmod, mkdirat, openat, statat};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+
+use super::child::{self, Child};
+use super::hint::hint;
+use super::maps::{MapTools, write_maps};
+use super::trees;
+use crate::error::Error;
+use crate::handover::FIRST_CLOSED_FD;
+use crate::ids::IdMode;
+use crate::plan::{Plan, Step};
+use crate::proc_id;
+use crate::spec::LAYERS_FOLDER;
+use crate::sys::{self, Cloned};
+
+/// A launch takes a few milliseconds; a machine that swaps may need longer, and nobody waits forever.
+const LAUNCH_BOUND: Duration = Duration::from_secs(30);
+
+/// Descriptors of ours are moved up here, so that laying out the agent's never overwrites one that is still needed.
+const PARKING: i32 = 64;
+
+/// Namespaces made by the clone itself; the control group namespace comes later, from inside the groups.
+const NAMESPACES: u64 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS) as u64;
+
+/// A running agent. Dropping it changes nothing: the agent lives on.
+#[derive(Debug)]
+pub struct Launched {
+    /// PID 1 of the sandbox, as the host numbers it. A child of the caller, who reaps it.
+    pub pid: Pid,
+    pub pidfd: OwnedFd,
+    /// See [`proc_id::start_time`].
+    pub start_time: u64,
+}
+
+/// Carries the plan out and answers once the agent is executing. Takes at most 30 seconds.
+///
+/// A failure leaves no process, mount or namespace; folders made for the writable layers stay in the caller's folder.
+/// The error names the step, what the kernel said, and the remedy where one is known.
+pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
+    let end = Instant::now() + LAUNCH_BOUND;
+    let layers = make_layers(&plan)?;
+    let trees = trees::open_all(&plan, layers.as_fd())?;
+    let (into, tasks) = match plan.cgroup {
+        Some(group) => group.join_files()?,
+        None => (None, Vec::new()),
+    };
+    let setup = |cause: Errno| Error::io("prepare descriptors for", "sandbox", cause);
+    let tasks = tasks.iter().map(|file| park(file.as_fd())).collect::<Result<Vec<_>, _>>().map_err(setup)?;
+    let mut descriptors = Vec::with_capacity(plan.descriptors.len());
+    for fd in plan.descriptors {
+        descriptors.push(park(fd).map_err(setup)?);
+    }
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(setup)?;
+    let (ours, theirs) = (park(ours.as_fd()).map_err(setup)?, park(theirs.as_fd()).map_err(setup)?);
+
+    let (pid, pidfd) = match start(into.as_ref())? {
+        Started::Parent { pid, pidfd, joined } => {
+            debug_assert!(joined || into.is_some());
+            (pid, pidfd)
+        }
+        Started::Child { joined } => {
+            let child = Child {
+                steps: &plan.steps,
+                trees: &trees.sources,
+                tasks: &tasks,
+                into: if joined { None } else { into.as_ref().map(File::as_fd) },
+                descriptors: &descriptors,
+                sync: theirs.as_fd(),
+                parent_end: ours.as_fd(),
+                filter: &plan.filter,
+            };
+            child::run(&child)
+        }
+    };
+    drop(theirs);
+    let mut guard = Guard { pidfd: &pidfd, armed: true };
+    let made = write_maps(pid, &plan.ids, &MapTools::of(&plan.host), end)
+        .and_then(|()| trees.map(pid))
+        .and_then(|()| {
+            send(&ours, &[child::GO], SendFlags::NOSIGNAL)
+                .map(drop)
+                .map_err(|cause| Error::io("start", "sandbox", cause))
+        });
+    // Where the child has failed at an early step, its report says more than our own failure to go on.
+    let report = if made.is_ok() { wait_report(&ours, end)? } else { wait_report(&ours, Instant::now())? };
+    match report {
+        Report::Executing => {}
+        Report::Failed { step, errno } => return Err(step_error(&plan.steps, step, errno)),
+        Report::Gone | Report::Nothing => {
+            made?;
+            let why = if matches!(report, Report::Gone) {
+                "the first process was killed while it was being set up"
+            } else {
+                "the first process did not get ready in time"
+            };
+            return Err(Error::reason("launch", "sandbox", why));
+        }
+    }
+    let start_time = proc_id::start_time(pid)?
+        .ok_or_else(|| Error::reason("launch", "sandbox", "the agent is gone already"))?;
+    guard.armed = false;
+    drop(guard);
+    Ok(Launched { pid, pidfd, start_time })
+}
+
+enum Started {
+    Parent { pid: Pid, pidfd: OwnedFd, joined: bool },
+    Child { joined: bool },
+}
+
+/// Clones, in the version 2 group where that is possible. Some kernels and containers refuse the group in the clone;
+/// then the child moves itself.
+fn start(into: Option<&File>) -> Result<Started, Error> {
+    let mut joined = into.is_some();
+    let mut cloned = clone(into.map(|file| file.as_fd()));
+    if joined && matches!(cloned, Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP)) {
+        joined = false;
+        cloned = clone(None);
+    }
+    match cloned {
+        Ok(Cloned::Parent { pid, pidfd }) => Ok(Started::Parent { pid, pidfd, joined }),
+        Ok(Cloned::Child) => Ok(Started::Child { joined }),
+        Err(cause) => {
+            let error = Error::io("make namespaces for", "sandbox", cause);
+            Err(match hint("make namespaces", cause) {
+                Some(hint) => error.with_hint(hint),
+                None => error,
+            })
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "the clone itself")]
+fn clone(into: Option<BorrowedFd<'_>>) -> Result<Cloned, Errno> {
+    // SAFETY: the child goes straight to `child::run`, which neither allocates nor takes a lock and never returns.
+    unsafe { sys::clone(NAMESPACES, into) }
+}
+
+/// Ends and reaps the child unless disarmed, whichever way the launch is left.
+struct Guard<'a> {
+    pidfd: &'a OwnedFd,
+    armed: bool,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            // It may be dead already; reaping is what matters, and after a kill it does not block for long.
+            let _ = pidfd_send_signal(self.pidfd, Signal::KILL);
+            let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+        }
+    }
+}
+
+/// The folders of the writable layers, owned by the sandbox's root.
+fn make_layers(plan: &Plan<'_>) -> Result<OwnedFd, Error> {
+    let owner = match &plan.ids {
+        IdMode::Range { base, .. } => Some(*base),
+        IdMode::Subordinate(_) | IdMode::Single => None,
+    };
+    let folder = own_folder(plan.writable, LAYERS_FOLDER, 0o700, owner)?;
+    for (name, mode) in [("upper", 0o755), ("work", 0o700), ("usr-upper", 0o755), ("usr-work", 0o700)] {
+        if owner.is_some() || !name.starts_with("usr") {
+            own_folder(folder.as_fd(), name, mode, owner)?;
+        }
+    }
+    Ok(folder)
+}
+
+fn own_folder(
+    parent: BorrowedFd<'_>,
+    name: &'static str,
+    mode: u32,
+    owner: Option<u32>,
+) -> Result<OwnedFd, Error> {
+    let fail = |cause: Errno| Error::io("make folder of writable layers", name, cause);
+    let fresh = match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(cause) => return Err(fail(cause)),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(parent, name, flags, Mode::empty()).map_err(fail)?;
+    if fresh {
+        // The umask has taken bits away.
+        fchmod(&folder, Mode::from_raw_mode(mode)).map_err(fail)?;
+        if let Some(id) = owner {
+            rustix::fs::fchown(&folder, Some(Uid::from_raw(id)), Some(Gid::from_raw(id))).map_err(fail)?;
+        }
+    } else if let Some(id) = owner {
+        let data = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(fail)?;
+        if data.st_uid != id {
+            return Err(Error::reason(
+                "use folder of writable layers",
+                name,
+                "it belongs to another id range than the sandbox",
+            ));
+        }
+    }
+    Ok(folder)
+}
+
+enum Report {
+    Executing,
+    Failed { step: usize, errno: Errno },
+    /// The child ended without a word.
+    Gone,
+    /// Nothing until the end of the time.
+    Nothing,
+}
+
+fn wait_report(socket: &OwnedFd, end: Instant) -> Result<Report, Error> {
+    let fail = |cause: Errno| Error::io("wait for", "sandbox", cause);
+    let mut about_to_execute = false;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(|_| fail(Errno::INVAL))?;
+        let mut fds = [PollFd::new(socket, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) => return Ok(Report::Nothing),
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(cause) => return Err(fail(cause)),
+        }
+        let mut packet = [0; child::REPORT_BYTES];
+        match recv(socket, &mut packet[..], RecvFlags::DONTWAIT) {
+            Ok((_, 0)) | Err(Errno::CONNRESET) if about_to_execute => return Ok(Report::Executing),
+            Ok((_, 0)) | Err(Errno::CONNRESET) => return Ok(Report::Gone),
+            Ok((_, 1)) => about_to_execute = true,
+            Ok(_) => {
+                let word = |at: usize| u32::from_le_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+                let errno = Errno::from_raw_os_error(i32::try_from(word(4)).unwrap_or(libc::EIO));
+                return Ok(Report::Failed { step: word(0) as usize, errno });
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(cause) => return Err(fail(cause)),
+        }
+    }
+}
+
+fn step_error(steps: &[Step], step: usize, errno: Errno) -> Error {
+    let name = steps.get(step).map_or_else(|| "set up".to_owned(), ToString::to_string);
+    let hint = hint(&name, errno);
+    let error = Error::io(format!("launch sandbox: {name}"), "", io::Error::from(errno));
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
+pub(super) fn park(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    const { assert!(PARKING > FIRST_CLOSED_FD) };
+    fcntl_dupfd_cloexec(fd, PARKING)
+}

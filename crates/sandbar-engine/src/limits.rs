@@ -1,0 +1,52 @@
+use serde::{Deserialize, Serialize};
+
+/// What one sandbox may use. `None` is no limit of ours.
+///
+/// Which of these the kernel really enforces depends on the host; [`crate::plan::Plan::enforced`] says it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory of all processes together with the page cache they cause, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processor time in thousandths of one processor.
+    pub cpus_milli: Option<u32>,
+    /// Processes and threads.
+    pub pids: Option<u32>,
+    /// The biggest file in bytes. The kernel knows no sum over files here; that is watched by the caller.
+    pub disk_bytes: Option<u64>,
+    /// Descriptors per process; [`DEFAULT_NOFILE`] where not given, never above what this process may give.
+    pub nofile: Option<u64>,
+    /// Inotify watches of the whole sandbox; [`DEFAULT_INOTIFY_WATCHES`] where not given.
+    pub inotify_watches: Option<u32>,
+    /// Inotify instances of the whole sandbox; [`DEFAULT_INOTIFY_INSTANCES`] where not given.
+    pub inotify_instances: Option<u32>,
+}
+
+/// Descriptors per process: a JVM and a file watcher are content, and a descriptor bomb stays small in kernel memory.
+pub const DEFAULT_NOFILE: u64 = 65_536;
+/// What development servers ask for (their error messages name this number).
+pub const DEFAULT_INOTIFY_WATCHES: u32 = 524_288;
+/// Well above the kernel's own 128 a user, far below what hurts.
+pub const DEFAULT_INOTIFY_INSTANCES: u32 = 1024;
+
+/// How far a limit holds on this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Enforcement {
+    /// The kernel refuses to go beyond it.
+    Enforced,
+    /// The kernel does not know it; whoever started the sandbox has to look.
+    Watched,
+    /// There is no such limit.
+    None,
+}
+
+/// How far each limit of one sandbox holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enforced {
+    pub memory: Enforcement,
+    pub cpu: Enforcement,
+    pub pids: Enforcement,
+    pub disk: Enforcement,
+    pub nofile: Enforcement,
+    pub inotify: Enforcement,
+}

@@ -1,0 +1,144 @@
+use std::ffi::{CStr, CString};
+use std::path::Path;
+
+use super::build::{Building, STAGE_LAYERS, TreeMap, TreeOrigin, c};
+use super::step::{Bind, Presence, Source, Step, Target};
+use crate::error::Error;
+use crate::handover::AGENT_PATH;
+use crate::ids::IdMode;
+use crate::spec::{Access, Spec};
+use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
+
+/// What every mount has that is not a device.
+pub(super) const SAFE: u64 = ATTR_NOSUID | ATTR_NODEV;
+
+/// A sandbox is a better victim than a program of the host's when the host runs out of memory; 0 is a normal program's
+/// preference, 1000 the maximum.
+const OOM_SCORE: &CStr = c"300";
+
+/// What can be done before the id maps are there, then the ids, then the stage.
+pub(super) fn identity(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
+    out.push(Step::ResetSignals);
+    out.push(Step::JoinCgroups);
+    out.push(Step::OomScore(OOM_SCORE.to_owned()));
+    out.push(Step::NewSession);
+    out.push(Step::NewCgroupNamespace);
+    out.push(Step::Hostname(c(spec.hostname)?));
+    out.push(Step::LoopbackUp);
+    out.push(Step::PrivateMounts);
+    out.push(Step::AwaitMaps);
+    if spec.ids.has_root() {
+        out.push(Step::BecomeRoot);
+    }
+    out.push(Step::NotDumpable);
+    out.push(Step::EnterStage);
+    Ok(())
+}
+
+/// The root overlay, and over it the host's programs where the template has them.
+pub(super) fn root<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Error> {
+    let layers = layer(out, TreeOrigin::Layers, TreeMap::Plain, SAFE)?;
+    let mut lowers = Vec::new();
+    for lower in &spec.root.lowers {
+        lowers.push(layer(out, TreeOrigin::Fd(*lower), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?);
+    }
+    overlay(out, &lowers, Some((&layers, "")), "/new")?;
+    let Some(host) = &spec.root.host else { return Ok(()) };
+    let lowers = [
+        layer(out, TreeOrigin::Fd(host.additions), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?,
+        layer(out, TreeOrigin::Path(host.roots.usr.clone()), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?,
+    ];
+    // Only where the mount maps ids do the owners of the host's files have names inside, which a copy needs.
+    let upper = matches!(spec.ids, IdMode::Range { .. }).then_some((layers.as_str(), "usr-"));
+    overlay(out, &lowers, upper, "/new/usr")?;
+    for name in &host.roots.folders {
+        let origin = TreeOrigin::Path(Path::new("/").join(name));
+        let tree = out.tree(origin, TreeMap::Sandbox, SAFE | ATTR_RDONLY);
+        bind_tree(out, tree, SAFE | ATTR_RDONLY, Target::Exact(c(format!("/new/{name}"))?));
+    }
+    Ok(())
+}
+
+/// The agent's file. It comes out of an overlay over its folder, so that the mount does not show where it lies.
+pub(super) fn agent<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Error> {
+    let (Some(folder), Some(name)) = (spec.agent.parent(), spec.agent.file_name()) else {
+        return Err(Error::reason("plan sandbox", spec.agent.to_string_lossy(), "has no folder"));
+    };
+    let attrs = SAFE | ATTR_RDONLY;
+    let folder = layer(out, TreeOrigin::Path(folder.to_owned()), TreeMap::Sandbox, attrs)?;
+    out.push(Step::Dir { path: c"/a".into(), mode: 0o755 });
+    // An overlay without a writable layer wants two others; the second is empty.
+    overlay(out, &[folder, "/m/none".to_owned()], None, "/a")?;
+    let target = c(format!("/new{AGENT_PATH}"))?;
+    out.push(Step::File { path: target.clone(), mode: 0o555, bytes: Vec::new() });
+    out.push(Step::Bind(Bind {
+        source: Source::Path(c(Path::new("/a").join(name))?),
+        attrs,
+        target: Target::Exact(target),
+        presence: Presence::Required,
+    }));
+    Ok(())
+}
+
+/// What the person asked for by name.
+pub(super) fn mounts<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Error> {
+    for mount in &spec.mounts {
+        let attrs = match mount.access {
+            Access::ReadOnly => SAFE | ATTR_RDONLY,
+            Access::ReadWrite => SAFE,
+        };
+        let tree = out.tree(TreeOrigin::Fd(mount.source), TreeMap::Owner, attrs);
+        let mut prefixes = Vec::new();
+        let mut prefix = std::path::PathBuf::new();
+        for component in mount.target.components().skip(1) {
+            prefix.push(component);
+            prefixes.push(c(&prefix)?);
+        }
+        bind_tree(out, tree, attrs, Target::InRoot(prefixes));
+    }
+    Ok(())
+}
+
+/// Puts a tree in the stage and answers its path there.
+fn layer<'a>(
+    out: &mut Building<'a>,
+    origin: TreeOrigin<'a>,
+    map: TreeMap,
+    attrs: u64,
+) -> Result<String, Error> {
+    let tree = out.tree(origin, map, attrs);
+    let path = format!("{STAGE_LAYERS}/{tree}");
+    let target = c(&path)?;
+    out.push(Step::Dir { path: target.clone(), mode: 0o755 });
+    bind_tree(out, tree, attrs, Target::Exact(target));
+    Ok(path)
+}
+
+fn bind_tree(out: &mut Building<'_>, tree: usize, attrs: u64, target: Target) {
+    out.push(Step::Bind(Bind { source: Source::Tree(tree), attrs, target, presence: Presence::Required }));
+}
+
+/// `upper` is the folder of writable layers and the start of their names.
+fn overlay(
+    out: &mut Building<'_>,
+    lowers: &[String],
+    upper: Option<(&str, &str)>,
+    target: &str,
+) -> Result<(), Error> {
+    let mut options: Vec<(&'static CStr, Option<CString>)> = vec![
+        (c"source", Some(c"overlay".into())),
+        (c"lowerdir", Some(c(lowers.join(":"))?)),
+        // Overlay's own marks as `user.` attributes: a user namespace may not write `trusted.` ones.
+        (c"userxattr", None),
+    ];
+    let mut attrs = SAFE;
+    match upper {
+        Some((layers, start)) => {
+            options.push((c"upperdir", Some(c(format!("{layers}/{start}upper"))?)));
+            options.push((c"workdir", Some(c(format!("{layers}/{start}work"))?)));
+        }
+        None => attrs |= ATTR_RDONLY,
+    }
+    out.push(Step::Mount { kind: c"overlay", options, attrs, target: c(target)? });
+    Ok(())
+}

@@ -1,0 +1,73 @@
+use super::build::{Building, c};
+use super::step::{Files, Step, When};
+use crate::capabilities;
+use crate::error::Error;
+use crate::handover::AGENT_PATH;
+use crate::host::Host;
+use crate::ids::{IdMode, USER_ID};
+use crate::limits::{DEFAULT_NOFILE, Enforcement};
+use crate::random;
+use crate::spec::Spec;
+
+/// From the moment the host is out of reach to the agent.
+pub(super) fn add(
+    spec: &Spec<'_>,
+    host: &Host,
+    pids: Enforcement,
+    out: &mut Building<'_>,
+) -> Result<(), Error> {
+    out.push(Step::LeaveHost);
+    own_files(spec, out)?;
+
+    let nofile = spec.limits.nofile.unwrap_or(DEFAULT_NOFILE).min(host.nofile_max);
+    limit(out, Files::Open, nofile);
+    limit(out, Files::Core, 0);
+    if let Some(bytes) = spec.limits.disk_bytes {
+        limit(out, Files::Size, bytes);
+    }
+    let counted_by_group = spec.cgroup.is_some_and(|group| group.enforced()[2] == Enforcement::Enforced);
+    if let (Some(limited), false) = (spec.limits.pids, counted_by_group) {
+        debug_assert_ne!(pids, Enforcement::None);
+        limit(out, Files::Processes, u64::from(limited));
+    }
+
+    out.push(Step::Descriptors);
+    let keep = if spec.ids.has_root() { capabilities::mask(capabilities::SANDBOX_ROOT) } else { 0 };
+    out.push(Step::DropCapabilities { keep });
+    out.push(Step::NoNewPrivileges);
+    // With ids of its own, a sandbox that got hold of a host file could do little with it; with the caller's id it is
+    // the caller. So there a second wall stands.
+    if spec.ids == IdMode::Single && host.landlock_abi > 0 {
+        out.push(Step::Landlock { abi: host.landlock_abi });
+    }
+    out.push(Step::Filter);
+    out.push(Step::Execute(c(AGENT_PATH)?));
+    Ok(())
+}
+
+fn own_files(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
+    let machine_id = format!("{}\n", random::hex()?);
+    // The first of these decides whether this is the first launch.
+    for (path, text, when) in [
+        ("/etc/machine-id", machine_id, When::Absent),
+        ("/etc/hostname", format!("{}\n", spec.hostname), When::Always),
+        (
+            "/etc/hosts",
+            format!(
+                "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 {}\n",
+                spec.hostname
+            ),
+            When::FirstLaunch,
+        ),
+    ] {
+        out.push(Step::OwnFile { path: c(path)?, bytes: text.into_bytes(), when });
+    }
+    if spec.ids.has_root() {
+        out.push(Step::OwnFolder { path: c("/home/user")?, uid: USER_ID, gid: USER_ID });
+    }
+    Ok(())
+}
+
+fn limit(out: &mut Building<'_>, resource: Files, value: u64) {
+    out.push(Step::Limit { resource, value });
+}

@@ -1,0 +1,215 @@
+use std::ffi::{CStr, CString};
+
+use super::base::SAFE;
+use super::build::{Building, c};
+use super::step::{Bind, Presence, Source, Step, Target};
+use crate::error::Error;
+use crate::limits::{DEFAULT_INOTIFY_INSTANCES, DEFAULT_INOTIFY_WATCHES};
+use crate::random;
+use crate::spec::Spec;
+use crate::sys::{ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
+
+/// Files of `/proc` that tell of the host or of the kernel's inside; each reads as empty.
+const MASKED_FILES: &[&str] = &[
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "timer_list",
+    "timer_stats",
+    "sched_debug",
+    "sysrq-trigger",
+    "interrupts",
+    "softirqs",
+    "diskstats",
+    "partitions",
+    "kmsg",
+    "kpagecount",
+    "kpageflags",
+    "kpagecgroup",
+    "latency_stats",
+    "iomem",
+    "ioports",
+    "modules",
+    "mtrr",
+    "swaps",
+    "slabinfo",
+    "vmallocinfo",
+    "zoneinfo",
+    "pagetypeinfo",
+    "buddyinfo",
+    "schedstat",
+    "locks",
+    "cmdline",
+    "config.gz",
+];
+
+/// Folders of `/proc` that read as empty.
+const MASKED_FOLDERS: &[&str] = &["acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "scsi"];
+
+/// Counts of the user namespace that are set to 0 once the sandbox's own namespaces are there: a second wall behind the
+/// system call filter.
+const NO_MORE: &[&str] = &[
+    "max_cgroup_namespaces",
+    "max_ipc_namespaces",
+    "max_mnt_namespaces",
+    "max_net_namespaces",
+    "max_pid_namespaces",
+    "max_time_namespaces",
+    "max_user_namespaces",
+    "max_uts_namespaces",
+    "max_fanotify_groups",
+    "max_fanotify_marks",
+];
+
+/// Devices that hold nothing of the host's.
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Sizes of file systems in memory. Where no memory limit counts them, these bound them; `/dev/shm` is what browsers
+/// and data bases need at most.
+const DEV_BYTES: &CStr = c"65536";
+const RUN_BYTES: &CStr = c"16777216";
+const SHM_BYTES: &CStr = c"268435456";
+const SMALL_BYTES: &CStr = c"1048576";
+
+/// The group `tty` of every distribution.
+const TTY_GROUP: &CStr = c"5";
+
+/// Everything that is not on disk: `/proc`, `/sys`, `/dev`, `/run`.
+pub(super) fn add(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
+    proc(spec, out)?;
+    sys(out)?;
+    dev(spec, out)?;
+    memory(out, RUN_BYTES, c"755", SAFE, "/new/run")?;
+    dir(out, "/new/run/lock", 0o1777)?;
+    dir(out, "/new/run/sandbar", 0o755)
+}
+
+fn proc(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
+    let attrs = SAFE | ATTR_NOEXEC;
+    out.push(Step::Mount {
+        kind: c"proc",
+        options: vec![(c"source", Some(c"proc".into()))],
+        attrs,
+        target: c"/new/proc".into(),
+    });
+    let watches = spec.limits.inotify_watches.unwrap_or(DEFAULT_INOTIFY_WATCHES);
+    let instances = spec.limits.inotify_instances.unwrap_or(DEFAULT_INOTIFY_INSTANCES);
+    setting(out, "max_inotify_watches", &watches.to_string())?;
+    setting(out, "max_inotify_instances", &instances.to_string())?;
+    for name in NO_MORE {
+        setting(out, name, "0")?;
+    }
+
+    memory(out, SMALL_BYTES, c"755", attrs, "/m")?;
+    dir(out, "/m/none", 0o555)?;
+    out.push(Step::File { path: c"/m/empty".into(), mode: 0o444, bytes: Vec::new() });
+    let boot_id = format!("{}\n", random::uuid()?);
+    out.push(Step::File { path: c"/m/boot_id".into(), mode: 0o444, bytes: boot_id.into_bytes() });
+    let hidden = SAFE | ATTR_NOEXEC | ATTR_RDONLY;
+    let cover = |source: &CStr, target: String, presence| {
+        Ok(Step::Bind(Bind {
+            source: Source::Path(source.to_owned()),
+            attrs: hidden,
+            target: Target::Exact(c(target)?),
+            presence,
+        }))
+    };
+    out.push(cover(c"/new/proc/sys", "/new/proc/sys".into(), Presence::Required)?);
+    out.push(cover(c"/m/boot_id", "/new/proc/sys/kernel/random/boot_id".into(), Presence::IfPresent)?);
+    for name in MASKED_FILES {
+        out.push(cover(c"/m/empty", format!("/new/proc/{name}"), Presence::IfPresent)?);
+    }
+    for name in MASKED_FOLDERS {
+        out.push(cover(c"/m/none", format!("/new/proc/{name}"), Presence::IfPresent)?);
+    }
+    Ok(())
+}
+
+fn sys(out: &mut Building<'_>) -> Result<(), Error> {
+    let attrs = SAFE | ATTR_NOEXEC;
+    memory(out, SMALL_BYTES, c"755", attrs, "/new/sys")?;
+    for path in ["/new/sys/devices", "/new/sys/devices/system", "/new/sys/devices/system/cpu"] {
+        dir(out, path, 0o755)?;
+    }
+    out.push(Step::Bind(Bind {
+        source: Source::Path(c"/old/sys/devices/system/cpu".into()),
+        attrs: attrs | ATTR_RDONLY,
+        target: Target::Exact(c"/new/sys/devices/system/cpu".into()),
+        presence: Presence::IfPresent,
+    }));
+    out.push(Step::Restrict { path: c"/new/sys".into(), attrs: ATTR_RDONLY });
+    Ok(())
+}
+
+fn dev(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
+    // Not NODEV: the devices are mounts of their own below it, but the flag is inherited by nobody.
+    memory(out, DEV_BYTES, c"755", SAFE | ATTR_NOEXEC, "/new/dev")?;
+    for name in DEVICES {
+        let target = c(format!("/new/dev/{name}"))?;
+        out.push(Step::File { path: target.clone(), mode: 0o666, bytes: Vec::new() });
+        out.push(Step::Bind(Bind {
+            source: Source::Path(c(format!("/old/dev/{name}"))?),
+            attrs: ATTR_NOSUID | ATTR_NOEXEC,
+            target: Target::Exact(target),
+            presence: Presence::Required,
+        }));
+    }
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ] {
+        out.push(Step::Link { target: c(target)?, path: c(format!("/new/dev/{name}"))? });
+    }
+    for (name, mode) in [("pts", 0o755), ("shm", 0o1777), ("mqueue", 0o1777)] {
+        dir(out, &format!("/new/dev/{name}"), mode)?;
+    }
+    let mut options: Vec<(&'static CStr, Option<CString>)> = vec![
+        (c"source", Some(c"devpts".into())),
+        (c"ptmxmode", Some(c"666".into())),
+        (c"mode", Some(c"620".into())),
+    ];
+    if spec.ids.has_root() {
+        options.push((c"gid", Some(TTY_GROUP.to_owned())));
+    }
+    let attrs = ATTR_NOSUID | ATTR_NOEXEC;
+    out.push(Step::Mount { kind: c"devpts", options, attrs, target: c"/new/dev/pts".into() });
+    memory(out, SHM_BYTES, c"1777", SAFE, "/new/dev/shm")?;
+    let options: Vec<(&'static CStr, Option<CString>)> = vec![(c"source", Some(c"mqueue".into()))];
+    let attrs = SAFE | ATTR_NOEXEC;
+    out.push(Step::Mount { kind: c"mqueue", options, attrs, target: c"/new/dev/mqueue".into() });
+    Ok(())
+}
+
+fn memory(
+    out: &mut Building<'_>,
+    bytes: &CStr,
+    mode: &CStr,
+    attrs: u64,
+    target: &str,
+) -> Result<(), Error> {
+    out.push(Step::Mount {
+        kind: c"tmpfs",
+        options: vec![
+            (c"source", Some(c"tmpfs".into())),
+            (c"size", Some(bytes.to_owned())),
+            (c"mode", Some(mode.to_owned())),
+        ],
+        attrs,
+        target: c(target)?,
+    });
+    Ok(())
+}
+
+fn dir(out: &mut Building<'_>, path: &str, mode: u16) -> Result<(), Error> {
+    out.push(Step::Dir { path: c(path)?, mode });
+    Ok(())
+}
+
+fn setting(out: &mut Building<'_>, name: &str, value: &str) -> Result<(), Error> {
+    out.push(Step::Setting { path: c(format!("/new/proc/sys/user/{name}"))?, value: c(value)? });
+    Ok(())
+}

@@ -1,0 +1,174 @@
+use std::ffi::{CStr, CString};
+use std::fmt;
+
+/// One thing the child does on its way to the agent. Everything it needs is here: the child allocates nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    ResetSignals,
+    JoinCgroups,
+    /// Own preference of the kernel's when memory runs out.
+    OomScore(CString),
+    NewSession,
+    NewCgroupNamespace,
+    Hostname(CString),
+    LoopbackUp,
+    /// Until the parent has written the id maps.
+    AwaitMaps,
+    BecomeRoot,
+    NotDumpable,
+    PrivateMounts,
+    /// A file system in memory becomes `/`, the host's is at `/old`.
+    EnterStage,
+    Dir {
+        path: CString,
+        mode: u16,
+    },
+    File {
+        path: CString,
+        mode: u16,
+        bytes: Vec<u8>,
+    },
+    Link {
+        target: CString,
+        path: CString,
+    },
+    /// A file system of its own.
+    Mount {
+        kind: &'static CStr,
+        options: Vec<(&'static CStr, Option<CString>)>,
+        attrs: u64,
+        target: CString,
+    },
+    Bind(Bind),
+    /// More attributes for the mount at `path`.
+    Restrict {
+        path: CString,
+        attrs: u64,
+    },
+    /// A kernel setting, absent on some kernels.
+    Setting {
+        path: CString,
+        value: CString,
+    },
+    /// `/new` becomes `/` and everything of the host is gone.
+    LeaveHost,
+    /// Files in the sandbox, where what an earlier run left may be in the way.
+    OwnFile {
+        path: CString,
+        bytes: Vec<u8>,
+        when: When,
+    },
+    OwnFolder {
+        path: CString,
+        uid: u32,
+        gid: u32,
+    },
+    Limit {
+        resource: Files,
+        value: u64,
+    },
+    Descriptors,
+    DropCapabilities {
+        keep: u64,
+    },
+    NoNewPrivileges,
+    Landlock {
+        abi: u32,
+    },
+    Filter,
+    Execute(CString),
+}
+
+/// Some part of another tree at a place of the new one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bind {
+    pub(crate) source: Source,
+    pub(crate) attrs: u64,
+    pub(crate) target: Target,
+    pub(crate) presence: Presence,
+}
+
+/// Whether it may be missing on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Has to be there.
+    Required,
+    /// Skipped where source or target is not there.
+    IfPresent,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// One of the plan's trees.
+    Tree(usize),
+    /// A path as the child sees it at that moment.
+    Path(CString),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// No component may be a link.
+    Exact(CString),
+    /// Beneath `/new`, links resolved in it, made where it is not there. Each prefix of the path, the last is the whole.
+    InRoot(Vec<CString>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Only if it is not there; success makes this the sandbox's first launch.
+    Absent,
+    FirstLaunch,
+    Always,
+}
+
+/// Resource limits of processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Files {
+    Open,
+    Size,
+    Core,
+    Processes,
+}
+
+/// For errors: what was tried, and to what.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |path: &CString| path.to_string_lossy().into_owned();
+        match self {
+            Self::ResetSignals => write!(f, "reset signals"),
+            Self::JoinCgroups => write!(f, "join control groups"),
+            Self::OomScore(_) => write!(f, "set the out-of-memory preference"),
+            Self::NewSession => write!(f, "start a session"),
+            Self::NewCgroupNamespace => write!(f, "make a control group namespace"),
+            Self::Hostname(_) => write!(f, "set the host name"),
+            Self::LoopbackUp => write!(f, "bring the loopback interface up"),
+            Self::AwaitMaps => write!(f, "wait for the id maps"),
+            Self::BecomeRoot => write!(f, "take the ids of the sandbox's root"),
+            Self::NotDumpable => write!(f, "hide from debuggers"),
+            Self::PrivateMounts => write!(f, "separate mounts from the host"),
+            Self::EnterStage => write!(f, "enter a staging root"),
+            Self::Dir { path, .. } => write!(f, "make folder {}", shown(path)),
+            Self::File { path, .. } => write!(f, "make file {}", shown(path)),
+            Self::Link { path, .. } => write!(f, "make link {}", shown(path)),
+            Self::Mount { kind, target, .. } => {
+                write!(f, "mount {} at {}", kind.to_string_lossy(), shown(target))
+            }
+            Self::Bind(bind) => match &bind.target {
+                Target::Exact(path) => write!(f, "mount at {}", shown(path)),
+                Target::InRoot(paths) => write!(f, "mount at {}", paths.last().map_or(String::new(), shown)),
+            },
+            Self::Restrict { path, .. } => write!(f, "restrict the mount {}", shown(path)),
+            Self::Setting { path, .. } => write!(f, "set {}", shown(path)),
+            Self::LeaveHost => write!(f, "leave the host's root"),
+            Self::OwnFile { path, .. } => write!(f, "write {}", shown(path)),
+            Self::OwnFolder { path, .. } => write!(f, "hand over {}", shown(path)),
+            Self::Limit { resource, .. } => write!(f, "set the resource limit {resource:?}"),
+            Self::Descriptors => write!(f, "lay out descriptors"),
+            Self::DropCapabilities { .. } => write!(f, "drop capabilities"),
+            Self::NoNewPrivileges => write!(f, "forbid new privileges"),
+            Self::Landlock { .. } => write!(f, "confine with Landlock"),
+            Self::Filter => write!(f, "install the system call filter"),
+            Self::Execute(path) => write!(f, "execute {}", shown(path)),
+        }
+    }
+}

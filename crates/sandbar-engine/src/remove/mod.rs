@@ -1,0 +1,7 @@
+//! Deleting trees that somebody hostile made.
+
+mod mapped;
+mod tree;
+mod walk;
+
+pub use tree::{RemoveError, remove_tree};

@@ -1,0 +1,29 @@
+use std::ffi::CStr;
+
+use rustix::io::Errno;
+
+/// Gives every signal its default action and unblocks all of them. Allocation-free.
+pub(crate) fn reset_signals() {
+    // SIGRTMAX of every Linux architecture we know.
+    const LAST: i32 = 64;
+    for signal in 1..=LAST {
+        // SAFETY: SIG_DFL is always a valid action; signals that can't be changed answer an error, which is fine.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigemptyset` initialises the set it is given, and `sigprocmask` reads it afterwards.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Replaces this process with the program at `path`, with the one argument `name` and an empty environment.
+/// Returns only where that failed. Allocation-free.
+pub(crate) fn exec(path: &CStr, name: &CStr) -> Errno {
+    let argv = [name.as_ptr(), std::ptr::null()];
+    let envp = [std::ptr::null()];
+    // SAFETY: both arrays end with a null pointer and, like the strings, live until the call is over.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

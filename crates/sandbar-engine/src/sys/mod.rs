@@ -1,0 +1,20 @@
+//! System calls that `rustix` does not wrap, each behind a safe function or one with a stated contract.
+#![expect(unsafe_code, reason = "raw system calls; every block says why it is sound")]
+
+mod clone;
+mod exec;
+mod fds;
+mod identity;
+mod landlock;
+mod mount;
+mod net;
+mod seccomp;
+
+pub(crate) use clone::{Cloned, clone, exit};
+pub(crate) use exec::{exec, reset_signals};
+pub(crate) use fds::{close_from, close_raw, dup_onto, unshare_cgroup};
+pub(crate) use identity::{clear_groups, set_ids};
+pub(crate) use landlock::{abi as landlock_abi, confine_to};
+pub(crate) use mount::{ATTR_IDMAP, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, mount_setattr};
+pub(crate) use net::loopback_up;
+pub(crate) use seccomp::{available as seccomp_available, install as install_filter};
