@@ -1,1 +1,29 @@
+//! Run code that nobody should trust.
+//!
+//! [`connect`] names the place; everything else is the contract, re-exported from `sandbar-core`, and the same everywhere.
+//!
+//! ```no_run
+//! use sandbar::{Command, CreateOptions, Lifetime};
+//!
+//! # async fn example() -> sandbar::Result<()> {
+//! let provider = sandbar::connect("local:")?;
+//! let sandbox = provider.create(CreateOptions::new().with_lifetime(Lifetime::Owned)).await?;
+//! let output = sandbox.commands().run(&Command::new("python3").arg("-c").arg("print(6 * 7)")).await?;
+//! assert!(output.status.is_success());
+//! assert_eq!(output.stdout_lossy(), "42\n");
+//! sandbox.destroy().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//! - `local` (default): sandboxes on this Linux machine. Needs the `sandbar` executable beside the caller's, in `PATH`, or in
+//!   `$SANDBAR_HELPER`: it plays the host process of each sandbox and the first process in it.
 
+mod connect;
+
+pub use connect::connect;
+pub use sandbar_core::*;
+
+#[cfg(feature = "local")]
+pub use sandbar_local as local;

@@ -1,0 +1,132 @@
+use std::io::Write;
+use std::panic::PanicHookInfo;
+use std::process::exit;
+
+use clap::Parser;
+use clap::error::ErrorKind as ClapErrorKind;
+use sandbar::{Error, ErrorKind, SandboxProvider};
+
+use crate::args::{Cli, Command, GlobalArgs};
+use crate::commands;
+use crate::env::Environment;
+use crate::exit::ExitStatus;
+use crate::failure::{Failure, Result};
+use crate::output::{Printer, escape, print_bytes};
+use crate::settings::{self, ExecSettings, RunSettings, provider_url};
+
+/// The command line, from arguments to exit code.
+pub(crate) fn main() -> ExitStatus {
+    exit_on_panic();
+    let env = Environment::read();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_parsed(&error, &env),
+    };
+    let printer = Printer::new(cli.global.json, cli.global.verbose, &env);
+    match dispatch(cli, printer, &env) {
+        Ok(status) => status,
+        Err(Failure { status, error }) => {
+            if let Some(error) = error {
+                printer.error(&error);
+            }
+            status
+        }
+    }
+}
+
+fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus> {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Run(args) => {
+            let settings = RunSettings::resolve(*args)?;
+            with_provider(&global, env, async |provider| commands::run(provider, settings, printer).await)
+        }
+        Command::Create(args) => {
+            let options = settings::create(*args)?;
+            with_provider(&global, env, async |provider| commands::create(provider, options, printer).await)
+        }
+        Command::Exec(args) => {
+            let settings = ExecSettings::resolve(*args)?;
+            with_provider(&global, env, async |provider| commands::exec(provider, settings, printer).await)
+        }
+        Command::Ls(args) => {
+            let query = settings::query(args)?;
+            with_provider(&global, env, async |provider| commands::ls(provider, query, printer).await)
+        }
+        Command::Describe(args) => with_provider(&global, env, async |provider| {
+            commands::describe(provider, &args.id, printer).await
+        }),
+        Command::Destroy(args) => with_provider(&global, env, async |provider| {
+            commands::destroy(provider, &args.ids, printer).await
+        }),
+        Command::Version => commands::version(printer),
+    }
+}
+
+/// Runs `work` on the provider that was asked for, on a loop of one thread.
+fn with_provider(
+    global: &GlobalArgs,
+    env: &Environment,
+    work: impl AsyncFnOnce(&dyn SandboxProvider) -> Result<ExitStatus>,
+) -> Result<ExitStatus> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Error::new(ErrorKind::Unexpected, "start", format!("no event loop: {error}")).with_source(error)
+    })?;
+    let url = provider_url(global.provider.as_deref(), env);
+    let done = runtime.block_on(async {
+        let provider = sandbar::connect(&url).map_err(|error| match error.kind() {
+            ErrorKind::InvalidInput => Failure::usage(error),
+            _ => error.into(),
+        })?;
+        work(provider.as_ref()).await
+    });
+    // A thread that waits for a slow reader or a slow disk is not waited for.
+    runtime.shutdown_background();
+    done
+}
+
+/// What the parser did not take: help, the version, or a mistake.
+fn not_parsed(error: &clap::Error, env: &Environment) -> ExitStatus {
+    let help = matches!(error.kind(), ClapErrorKind::DisplayHelp | ClapErrorKind::DisplayVersion);
+    if help {
+        return match print_bytes(error.render().to_string().as_bytes()) {
+            Ok(()) => ExitStatus::Done,
+            Err(failure) => failure.status,
+        };
+    }
+    // The parser gave up, so whether JSON is wanted is looked for by hand, before the command's own arguments.
+    let json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    if json {
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let message = text.split("\n\n").next().unwrap_or(text).trim().replace('\n', " ");
+        let hint = "`sandbar COMMAND --help` shows what is expected";
+        let error = Error::invalid("parse arguments", message).with_hint(hint);
+        Printer::new(true, false, env).error(&error);
+    } else {
+        // Colours are its own affair; it knows `NO_COLOR` and terminals. Nobody can be told that standard error is broken.
+        let _ = error.print();
+    }
+    ExitStatus::Usage
+}
+
+fn payload<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// A mistake of ours ends the process with the code for failure, whichever thread it is on. What belongs to this process ends with it.
+fn exit_on_panic() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
+        let message = payload(info);
+        let text = format!(
+            "error: internal error{place}: {}\n  hint: this is a bug of Sandbar; please report it\n",
+            escape(message)
+        );
+        // Nobody can be told that standard error is broken.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        exit(ExitStatus::Failed.code().into());
+    }));
+}

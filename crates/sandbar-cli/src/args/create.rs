@@ -1,0 +1,18 @@
+use clap::Args;
+
+use crate::args::{CreationArgs, EnvArgs};
+
+/// Make a sandbox and print its id
+///
+/// It lives until it is destroyed or its deadline passes.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sandbar create --name demo --label team=core --deadline 1h
+  id=$(sandbar create --memory 512M)")]
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    pub(crate) creation: CreationArgs,
+    #[command(flatten)]
+    pub(crate) env: EnvArgs,
+}

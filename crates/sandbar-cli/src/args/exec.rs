@@ -1,0 +1,62 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use sandbar::{GuestPath, UserName};
+
+use crate::value::{EnvArg, HumanDuration};
+
+/// Run a command in a sandbox
+///
+/// Output passes unchanged, as it comes; the exit code is the command's own. It is run as it is typed, without a shell.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sandbar exec demo -- python3 -V
+  sandbar exec demo -i -w /home/user -- tar -x < files.tar
+  sandbar exec demo -e TOKEN --timeout 1m -- sh -c 'echo \"$TOKEN\" | wc -c'")]
+pub(crate) struct ExecArgs {
+    /// Id, unambiguous beginning of an id, or name
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) process: ProcessArgs,
+    #[command(flatten)]
+    pub(crate) env: EnvArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How a command is run: the same for `run` and `exec`.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Command options")]
+pub(crate) struct ProcessArgs {
+    /// Who runs it, such as `user` or `root` [default: the template's own user]
+    #[arg(short, long, value_name = "USER")]
+    pub(crate) user: Option<UserName>,
+    /// Working folder in the sandbox [default: the user's home]
+    #[arg(short = 'w', long = "workdir", value_name = "DIR")]
+    pub(crate) workdir: Option<GuestPath>,
+    /// Pass standard input to it; without this it reads end of file
+    #[arg(short, long)]
+    pub(crate) interactive: bool,
+    /// End it after this long, with exit code 124; such as 500ms, 30s, 1h30m
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) timeout: Option<HumanDuration>,
+}
+
+/// Environment variables.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Environment options")]
+pub(crate) struct EnvArgs {
+    /// An environment variable; `-e KEY` alone takes the value from here; may be given again
+    #[arg(short, long = "env", value_name = "KEY[=VALUE]")]
+    pub(crate) env: Vec<EnvArg>,
+    /// A file of environment variables; `-e` overrides it; may be given again
+    ///
+    /// One `KEY=VALUE` a line. Empty lines and lines that start with `#` are skipped. All after the first `=` is the value, as it stands: no
+    /// quotes, no escapes, no expansion.
+    #[arg(long = "env-file", value_name = "FILE")]
+    pub(crate) env_files: Vec<PathBuf>,
+}

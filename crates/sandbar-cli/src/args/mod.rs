@@ -1,0 +1,70 @@
+//! What may be typed. These types hold data and nothing else; `settings` turns them into what was meant.
+
+mod create;
+mod creation;
+mod destroy;
+mod exec;
+mod ls;
+mod run;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use create::CreateArgs;
+pub(crate) use creation::CreationArgs;
+pub(crate) use destroy::DestroyArgs;
+pub(crate) use exec::{EnvArgs, ExecArgs, ProcessArgs};
+pub(crate) use ls::{DescribeArgs, LsArgs};
+pub(crate) use run::RunArgs;
+
+/// Run code that nobody should trust.
+#[derive(Debug, Parser)]
+#[command(name = "sandbar", version, max_term_width = 110)]
+#[command(after_help = "\
+Examples:
+  sandbar run -- python3 -c 'print(6 * 7)'
+  sandbar run --timeout 10s --memory 512M --copy ./app:/home/user/app -w /home/user/app -- make test
+  id=$(sandbar create); sandbar exec $id -- uname -a; sandbar destroy $id
+
+Exit codes: a command's own; else 0 done, 1 positively absent, 2 usage, 124 timed out, 125 Sandbar failed,
+126 not executable, 127 not found, 128+n ended by signal n.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that every command takes.
+#[derive(Args, Debug)]
+pub(crate) struct GlobalArgs {
+    /// Where sandboxes run: `local`, or a URL such as `local:/path/to/data`
+    ///
+    /// Without it `SANDBAR_URL` counts, then `local`.
+    #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
+    pub(crate) provider: Option<String>,
+    /// Print JSON, errors included
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+    /// Say on stderr what is done
+    #[arg(short, long, global = true, help_heading = "Global options")]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command in a new sandbox and destroy the sandbox afterwards
+    Run(Box<RunArgs>),
+    /// Make a sandbox and print its id
+    Create(Box<CreateArgs>),
+    /// Run a command in a sandbox
+    Exec(Box<ExecArgs>),
+    /// List sandboxes
+    Ls(LsArgs),
+    /// Show all about one sandbox
+    Describe(DescribeArgs),
+    /// End sandboxes and remove all they held
+    Destroy(DestroyArgs),
+    /// Print the version
+    #[command(after_help = "Example:\n  sandbar version --json")]
+    Version,
+}

@@ -1,0 +1,50 @@
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbar::{CreateOptions, Error, ErrorKind, Sandbox, SandboxProvider};
+use tokio::time::timeout;
+
+use crate::commands::interrupt::interrupted;
+use crate::failure::Result;
+use crate::output::Printer;
+use crate::signals::Signals;
+
+/// How long a sandbox that nobody wants any more may take to come up, so that it can be destroyed. What comes later ends with this process.
+const CLEAN_UP: Duration = Duration::from_secs(5);
+/// How long destroying may take before it is reported as failed; a folder of a million files takes many seconds.
+const DESTROY: Duration = Duration::from_secs(120);
+
+/// Makes a sandbox. Whoever asks us to end meanwhile gets his will, and nothing is left.
+pub(super) async fn make(
+    provider: &dyn SandboxProvider,
+    options: CreateOptions,
+    printer: Printer,
+    signals: &mut Signals,
+) -> Result<Arc<dyn Sandbox>> {
+    let mut making = pin!(printer.progress("creating a sandbox", provider.create(options)));
+    let signal = tokio::select! {
+        biased;
+        signal = signals.next() => signal,
+        made = &mut making => return Ok(made?),
+    };
+    if let Ok(Ok(sandbox)) = timeout(CLEAN_UP, making).await {
+        unmake(sandbox.as_ref(), printer).await?;
+    }
+    Err(interrupted(signal))
+}
+
+/// Destroys a sandbox of ours.
+pub(super) async fn unmake(sandbox: &dyn Sandbox, printer: Printer) -> Result<(), Error> {
+    let destroying = timeout(DESTROY, sandbox.destroy());
+    match printer.progress("destroying the sandbox", destroying).await {
+        // That it is gone already is what was wanted.
+        Ok(destroyed) => destroyed.map(drop),
+        Err(_) => Err(Error::new(
+            ErrorKind::Timeout,
+            "destroy",
+            format!("sandbox `{}` was not gone after {} seconds", sandbox.id(), DESTROY.as_secs()),
+        )
+        .with_hint(format!("`sandbar destroy {}` tries again", sandbox.id()))),
+    }
+}

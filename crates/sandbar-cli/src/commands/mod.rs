@@ -1,0 +1,21 @@
+//! The commands, one a file: settings in, exit status out.
+
+mod create;
+mod describe;
+mod destroy;
+mod exec;
+mod interrupt;
+mod ls;
+mod make;
+mod outcome;
+mod resolve;
+mod run;
+mod version;
+
+pub(crate) use create::create;
+pub(crate) use describe::describe;
+pub(crate) use destroy::destroy;
+pub(crate) use exec::exec;
+pub(crate) use ls::ls;
+pub(crate) use run::run;
+pub(crate) use version::version;

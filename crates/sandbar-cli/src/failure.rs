@@ -1,0 +1,47 @@
+use std::io;
+
+use sandbar::{Error, ErrorKind};
+
+use crate::exit::ExitStatus;
+
+/// Why an invocation did not do what it was asked: the error for a person, and the code for a script.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: ExitStatus,
+    /// `None` where there is nobody left to read it.
+    pub(crate) error: Option<Error>,
+}
+
+impl Failure {
+    /// What was typed makes no sense. Nothing was done.
+    pub(crate) fn usage(error: Error) -> Self {
+        Self { status: ExitStatus::Usage, error: Some(error) }
+    }
+
+    pub(crate) fn new(status: ExitStatus, error: Error) -> Self {
+        Self { status, error: Some(error) }
+    }
+
+    /// Reading our own input failed.
+    pub(crate) fn input(error: io::Error) -> Self {
+        let message = format!("standard input can't be read: {error}");
+        Error::new(ErrorKind::Unexpected, "read input", message).with_source(error).into()
+    }
+
+    /// Writing our own output failed.
+    pub(crate) fn output(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { status: ExitStatus::ReaderGone, error: None };
+        }
+        let message = format!("standard output can't be written: {error}");
+        Error::new(ErrorKind::Unexpected, "write output", message).with_source(error).into()
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(ExitStatus::Failed, error)
+    }
+}
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;

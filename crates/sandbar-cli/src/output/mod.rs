@@ -1,0 +1,107 @@
+//! What the command line itself prints: errors, records, tables, progress. What a command in a sandbox prints is not touched here.
+
+mod error;
+mod escape;
+mod progress;
+mod record;
+mod table;
+mod time;
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::env::Environment;
+use crate::failure::{Failure, Result};
+
+pub(crate) use escape::escape;
+pub(crate) use record::{RecordJson, describe};
+pub(crate) use table::table;
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Printer {
+    format: Format,
+    detail: Detail,
+    /// What standard error is; `None` if it is no terminal.
+    terminal: Option<Terminal>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Detail {
+    #[default]
+    Usual,
+    Verbose,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Terminal {
+    color: bool,
+    /// Whether a line can be written over.
+    moves: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(json: bool, verbose: bool, env: &Environment) -> Self {
+        let terminal = Terminal { color: !env.no_color && !env.dumb_terminal, moves: !env.dumb_terminal };
+        Self {
+            format: if json { Format::Json } else { Format::Text },
+            detail: if verbose { Detail::Verbose } else { Detail::Usual },
+            terminal: io::stderr().is_terminal().then_some(terminal),
+        }
+    }
+
+    pub(crate) fn json(self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Prints a line on standard error for a person who watches: only on a terminal, or if asked to be verbose.
+    pub(crate) fn note(self, text: &str) {
+        if (self.terminal.is_some() || self.detail == Detail::Verbose) && !self.json() {
+            say(text);
+        }
+    }
+
+    /// Prints a line on standard error if asked to be verbose.
+    pub(crate) fn detail(self, text: impl FnOnce() -> String) {
+        if self.detail == Detail::Verbose {
+            say(&text());
+        }
+    }
+
+    /// Prints a line on standard error about something that went wrong with the command, not with us.
+    pub(crate) fn warn(self, text: &str) {
+        if !self.json() {
+            say(text);
+        }
+    }
+}
+
+fn say(text: &str) {
+    // Nobody can be told that standard error is broken.
+    let _ = writeln!(io::stderr().lock(), "sandbar: {}", escape(text));
+}
+
+/// Prints one line on standard output.
+pub(crate) fn print_line(text: &str) -> Result<()> {
+    print_bytes(format!("{text}\n").as_bytes())
+}
+
+/// Prints one JSON value on standard output.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value).expect("own types always serialise");
+    text.push(b'\n');
+    print_bytes(&text)
+}
+
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(Failure::output)
+}

@@ -1,0 +1,180 @@
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use jiff::Timestamp;
+use sandbar::{
+    DeadlineAction, EgressSummary, IsolationReport, Labels, Limit, LimitState, PortMapping, SandboxRecord,
+    VolumeAttachment,
+};
+use serde::Serialize;
+
+use crate::output::escape;
+use crate::output::time::{distance, rfc3339};
+
+/// The record form of decision 0004.
+#[derive(Debug, Serialize)]
+pub(crate) struct RecordJson<'a> {
+    version: u32,
+    id: &'a str,
+    name: Option<&'a str>,
+    project: Option<&'a str>,
+    state: &'static str,
+    template: Option<&'a str>,
+    labels: &'a Labels,
+    created_at: Option<String>,
+    started_at: Option<String>,
+    deadline: Option<String>,
+    on_deadline: DeadlineAction,
+    isolation: IsolationReport,
+    limits: &'a BTreeMap<String, Limit>,
+    last_kill: Option<LastKillJson<'a>>,
+    ports: &'a [PortMapping],
+    egress: EgressSummary,
+    volumes: &'a [VolumeAttachment],
+    reason: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct LastKillJson<'a> {
+    cause: sandbar::KillCause,
+    at: String,
+    detail: &'a str,
+}
+
+impl<'a> From<&'a SandboxRecord> for RecordJson<'a> {
+    fn from(record: &'a SandboxRecord) -> Self {
+        // Taken apart in full, so that a new field does not compile until it has a key here.
+        let SandboxRecord {
+            version: _,
+            id,
+            name,
+            project,
+            state,
+            template,
+            labels,
+            created_at,
+            started_at,
+            deadline,
+            on_deadline,
+            isolation,
+            limits,
+            last_kill,
+            ports,
+            egress,
+            volumes,
+            reason,
+        } = record;
+        Self {
+            version: SandboxRecord::VERSION,
+            id: id.as_str(),
+            name: name.as_ref().map(AsRef::as_ref),
+            project: project.as_ref().map(AsRef::as_ref),
+            state: state.as_str(),
+            template: template.as_deref(),
+            labels,
+            created_at: created_at.map(rfc3339),
+            started_at: started_at.map(rfc3339),
+            deadline: deadline.map(rfc3339),
+            on_deadline: *on_deadline,
+            isolation: *isolation,
+            limits,
+            last_kill: last_kill.as_ref().map(|kill| LastKillJson {
+                cause: kill.cause,
+                at: rfc3339(kill.at),
+                detail: &kill.detail,
+            }),
+            ports,
+            egress: *egress,
+            volumes,
+            reason: reason.as_deref(),
+        }
+    }
+}
+
+/// A record as lines for a person.
+pub(crate) fn describe(record: &SandboxRecord, now: Timestamp) -> String {
+    let mut text = String::new();
+    let mut line = |key: &str, value: &str| {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{key:<11} {}", escape(value));
+    };
+    line("id", record.id.as_str());
+    if let Some(name) = &record.name {
+        line("name", name.as_str());
+    }
+    if let Some(project) = &record.project {
+        line("project", project.as_str());
+    }
+    line("state", record.state.as_str());
+    if let Some(reason) = &record.reason {
+        line("reason", reason);
+    }
+    line("template", record.template.as_deref().unwrap_or("unknown"));
+    for (key, value) in record.labels.iter() {
+        line("label", &format!("{key}={value}"));
+    }
+    if let Some(at) = record.created_at {
+        line("created", &format!("{} ({} ago)", rfc3339(at), distance(at, now)));
+    }
+    line(
+        "deadline",
+        &record.deadline.map_or("never".to_owned(), |at| {
+            format!("{} (in {}, then {})", rfc3339(at), distance(at.max(now), now), word(&record.on_deadline))
+        }),
+    );
+    let ids = record.isolation.ids.map(|ids| format!(", ids: {}", word(&ids))).unwrap_or_default();
+    line("isolation", &format!("{}{ids}", word(&record.isolation.tier)));
+    for (name, limit) in &record.limits {
+        line("limit", &format!("{name}: {}", limit_text(name, *limit)));
+    }
+    if let Some(kill) = &record.last_kill {
+        line("last kill", &format!("{} at {}: {}", word(&kill.cause), rfc3339(kill.at), kill.detail));
+    }
+    for port in &record.ports {
+        line("port", &format!("{} at {}:{}", port.guest, port.host, port.port));
+    }
+    line("egress", &record.egress.policy.map_or("unknown".to_owned(), |policy| word(&policy)));
+    for volume in &record.volumes {
+        line("volume", &format!("{} at {}", volume.name, volume.path));
+    }
+    text
+}
+
+fn limit_text(name: &str, limit: Limit) -> String {
+    let value = match (name, limit.value) {
+        (_, None) => "none".to_owned(),
+        ("memory" | "disk", Some(bytes)) => size(bytes),
+        ("cpu", Some(millis)) => format!("{}.{:03} cores", millis / 1000, millis % 1000),
+        (_, Some(value)) => value.to_string(),
+    };
+    let state = match limit.state {
+        LimitState::Enforced => "enforced",
+        LimitState::Watched => "watched",
+        LimitState::None => "not enforced",
+    };
+    let hits = match limit.hits {
+        Some(hits) if hits > 0 => format!(", hit {hits} times"),
+        _ => String::new(),
+    };
+    format!("{value} ({state}{hits})")
+}
+
+/// Bytes in the largest unit that says it exactly.
+fn size(bytes: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.iter().find(|(_, shift)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift)) {
+        Some((unit, shift)) => format!("{} {unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+/// The word that JSON has for a value.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+use sandbar::{ProcessExit, Signal};
+
+use crate::exit::ExitStatus;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By itself, or by a signal from wherever.
+    Exited(ProcessExit),
+    /// It ran into its timeout and was ended.
+    TimedOut,
+    /// We were asked to end by this signal, and ended it.
+    Interrupted(Signal),
+}
+
+impl End {
+    pub(crate) fn status(self) -> ExitStatus {
+        match self {
+            Self::Exited(exit) => ExitStatus::Command(exit.status),
+            Self::TimedOut => ExitStatus::TimedOut,
+            Self::Interrupted(signal) => ExitStatus::Interrupted(signal.0),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+use std::time::Duration;
+
+use sandbar::{Base, CreateOptions, EnvVars, HostMount, Labels, Lifetime, LimitDemand, Resources};
+
+use crate::args::CreationArgs;
+use crate::failure::{Failure, Result};
+use crate::settings::absolute;
+use crate::value::Pair;
+
+/// How long a sandbox of `run` may live where nobody says: it ends with this process, so a backend's own default, meant for sandboxes that
+/// were forgotten, would only cut long commands short.
+const OWNED_DEADLINE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Checks as much as can be known without a backend: what is refused here is usage.
+pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> Result<CreateOptions> {
+    let CreationArgs {
+        template,
+        name,
+        labels: label_args,
+        memory,
+        cpus,
+        pids,
+        disk,
+        require_enforced_limits,
+        mounts,
+        ports,
+        deadline,
+    } = args;
+    let host_mounts = mounts
+        .into_iter()
+        .map(|mount| {
+            let source = absolute(&mount.source)?;
+            Ok(HostMount { source, target: mount.target, access: mount.access })
+        })
+        .collect::<Result<_>>()?;
+    let owned = (lifetime == Lifetime::Owned).then_some(OWNED_DEADLINE);
+    let options = CreateOptions {
+        name,
+        base: template.map_or(Base::Default, Base::Template),
+        env,
+        labels: labels(label_args)?,
+        ports: ports.into_iter().map(|port| port.0).collect(),
+        host_mounts,
+        resources: Resources {
+            memory_bytes: memory.map(|size| size.0),
+            cpu_millis: cpus.map(|cpus| cpus.0),
+            pids,
+            disk_bytes: disk.map(|size| size.0),
+        },
+        limit_demand: if require_enforced_limits { LimitDemand::Enforced } else { LimitDemand::BestEffort },
+        deadline: deadline.map(|duration| duration.0).or(owned),
+        lifetime,
+        ..CreateOptions::new()
+    };
+    options.check().map_err(Failure::usage)?;
+    Ok(options)
+}
+
+pub(super) fn labels(pairs: Vec<Pair>) -> Result<Labels> {
+    let mut labels = Labels::new();
+    for pair in pairs {
+        labels.insert(pair.key, pair.value).map_err(Failure::usage)?;
+    }
+    Ok(labels)
+}

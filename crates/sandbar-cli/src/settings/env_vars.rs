@@ -1,0 +1,54 @@
+use std::path::Path;
+
+use sandbar::{EnvVars, Error};
+
+use crate::args::EnvArgs;
+use crate::env;
+use crate::failure::{Failure, Result};
+use crate::value::parse_env_file;
+
+/// Largest environment file in bytes: more than the kernel takes as a whole environment (a quarter of the usual 8 MiB stack).
+const MAX_ENV_FILE: u64 = 4 << 20;
+
+/// Files first, in their order; then `-e`, in its order. The later one counts.
+pub(super) fn resolve(args: EnvArgs) -> Result<EnvVars> {
+    let EnvArgs { env, env_files } = args;
+    let mut vars = EnvVars::new();
+    for file in &env_files {
+        read_file(file, &mut vars)?;
+    }
+    for arg in env {
+        let value = match arg.value {
+            Some(value) => value,
+            None => callers(&arg.name)?,
+        };
+        vars.insert(arg.name, value).map_err(Failure::usage)?;
+    }
+    Ok(vars)
+}
+
+fn callers(name: &str) -> Result<String> {
+    let complain = |why: &str| {
+        let error = Error::invalid("parse -e", format!("`{name}` {why}"));
+        Failure::usage(error.with_hint(format!("set it, or write `-e {name}=VALUE`")))
+    };
+    let value = env::callers(name).ok_or_else(|| complain("is not set in this environment"))?;
+    value.into_string().map_err(|_| complain("is not UTF-8 in this environment"))
+}
+
+fn read_file(file: &Path, vars: &mut EnvVars) -> Result<()> {
+    let complain = |why: String| {
+        Failure::usage(Error::invalid("read environment file", format!("`{}`: {why}", file.display())))
+    };
+    let read = || -> std::io::Result<Vec<u8>> {
+        use std::io::Read;
+        let mut content = Vec::new();
+        std::fs::File::open(file)?.take(MAX_ENV_FILE + 1).read_to_end(&mut content)?;
+        Ok(content)
+    };
+    let content = read().map_err(|error| complain(error.to_string()))?;
+    if content.len() as u64 > MAX_ENV_FILE {
+        return Err(complain(format!("larger than {MAX_ENV_FILE} bytes")));
+    }
+    parse_env_file(&content, vars).map_err(|error| complain(error.to_string()))
+}

@@ -1,0 +1,100 @@
+//! What was meant: arguments and environment turned, in one step and before any effect, into what the commands need.
+
+mod creation;
+mod env_vars;
+mod process;
+mod provider;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sandbar::{Command, CreateOptions, EnvVars, Lifetime, Query, SpawnOptions};
+
+use crate::args::{CreateArgs, ExecArgs, LsArgs, RunArgs};
+use crate::failure::{Failure, Result};
+use crate::value::{CopyIn, CopyOut};
+
+pub(crate) use provider::provider_url;
+
+/// `run`.
+#[derive(Debug)]
+pub(crate) struct RunSettings {
+    pub(crate) create: CreateOptions,
+    pub(crate) process: ProcessSettings,
+    pub(crate) copies_in: Vec<CopyIn>,
+    pub(crate) copies_out: Vec<CopyOut>,
+    pub(crate) after: After,
+}
+
+/// What becomes of the sandbox of a `run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    Destroy,
+    Keep,
+}
+
+/// `exec`.
+#[derive(Debug)]
+pub(crate) struct ExecSettings {
+    pub(crate) id: String,
+    pub(crate) process: ProcessSettings,
+}
+
+/// A command and how to run it.
+#[derive(Debug)]
+pub(crate) struct ProcessSettings {
+    pub(crate) command: Command,
+    pub(crate) spawn: SpawnOptions,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl RunSettings {
+    pub(crate) fn resolve(args: RunArgs) -> Result<Self> {
+        let RunArgs { process, env, creation, copies_in, copies_out, keep, command } = args;
+        let after = if keep { After::Keep } else { After::Destroy };
+        let lifetime = if keep { Lifetime::Detached } else { Lifetime::Owned };
+        // The command's environment goes with the command and is not stored: it is where secrets are.
+        let create = creation::resolve(creation, EnvVars::new(), lifetime)?;
+        let process = process::resolve(process, env_vars::resolve(env)?, command)?;
+        let copies_in = copies_in.into_iter().map(absolute_source).collect::<Result<_>>()?;
+        Ok(Self { create, process, copies_in, copies_out, after })
+    }
+}
+
+impl ExecSettings {
+    pub(crate) fn resolve(args: ExecArgs) -> Result<Self> {
+        let ExecArgs { id, process, env, command } = args;
+        Ok(Self { id, process: process::resolve(process, env_vars::resolve(env)?, command)? })
+    }
+}
+
+/// `create`.
+pub(crate) fn create(args: CreateArgs) -> Result<CreateOptions> {
+    let CreateArgs { creation, env } = args;
+    creation::resolve(creation, env_vars::resolve(env)?, Lifetime::Detached)
+}
+
+/// `ls`.
+pub(crate) fn query(args: LsArgs) -> Result<Query> {
+    let LsArgs { labels, states } = args;
+    Ok(Query::new()
+        .with_labels(creation::labels(labels)?)
+        .with_states(states.into_iter().map(|state| state.0)))
+}
+
+fn absolute_source(copy: CopyIn) -> Result<CopyIn> {
+    let source = absolute(&copy.source)?;
+    if let Err(error) = source.metadata() {
+        let what = format!("`{}` can't be copied: {error}", source.display());
+        return Err(Failure::usage(sandbar::Error::invalid("parse --copy", what)));
+    }
+    Ok(CopyIn { source, ..copy })
+}
+
+/// A host path from the current folder, with links left as they are.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| {
+        let what = format!("`{}` has no absolute path: {error}", path.display());
+        Failure::usage(sandbar::Error::invalid("parse path", what))
+    })
+}

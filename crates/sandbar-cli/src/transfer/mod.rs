@@ -1,0 +1,36 @@
+//! Trees of files between this machine and a sandbox.
+//!
+//! They pass as a tar stream to or from the sandbox's own `tar`, which keeps links, modes and times; this side reads and writes its tree by
+//! descriptors and follows no link below the path that was typed. A copy is made under a temporary name beside its destination and renamed
+//! when it is whole.
+
+mod guest_tar;
+mod host_tree;
+mod inward;
+mod outward;
+mod unpack;
+
+use std::time::Duration;
+
+use sandbar::{Error, ErrorKind};
+
+pub(crate) use inward::copy_in;
+pub(crate) use outward::copy_out;
+
+/// How long the other side may take to accept or send anything, before a copy is given up.
+const STALL: Duration = Duration::from_secs(120);
+/// Random bytes in a temporary name: enough that two never meet.
+const RANDOM: usize = 8;
+
+/// A name that nobody else uses.
+fn temporary_name(purpose: &str) -> Result<String, Error> {
+    let mut random = [0; RANDOM];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Error::new(ErrorKind::Unexpected, "copy", format!("no random bytes: {error}")))?;
+    Ok(format!(".sandbar-{purpose}-{:016x}", u64::from_ne_bytes(random)))
+}
+
+/// The error of a copy, of `what`, in either direction.
+fn copy_error(what: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Unexpected, "copy", format!("{what}: {why}")).with_resource(what)
+}

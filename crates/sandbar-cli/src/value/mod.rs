@@ -1,0 +1,48 @@
+//! Values on the command line: one small type each, with errors that say what was expected.
+
+mod copy;
+mod cpus;
+mod duration;
+mod env;
+mod mount;
+mod pair;
+mod port;
+mod size;
+mod split;
+mod state;
+
+use std::fmt;
+
+pub(crate) use copy::{CopyIn, CopyOut, Placement};
+pub(crate) use cpus::Cpus;
+pub(crate) use duration::HumanDuration;
+pub(crate) use env::{EnvArg, parse_env_file};
+pub(crate) use mount::Mount;
+pub(crate) use pair::Pair;
+pub(crate) use port::Port;
+pub(crate) use size::Size;
+pub(crate) use state::StateArg;
+
+/// Why a value was refused. The value itself is named by whoever reports this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ValueError(String);
+
+impl ValueError {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ValueError {}
+
+impl From<sandbar::Error> for ValueError {
+    fn from(error: sandbar::Error) -> Self {
+        Self(error.message().to_owned())
+    }
+}

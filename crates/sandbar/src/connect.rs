@@ -1,0 +1,85 @@
+use std::sync::Arc;
+
+use sandbar_core::{Error, Result, SandboxProvider};
+
+/// Opens the place that `url` names.
+///
+/// | URL | place |
+/// |---|---|
+/// | `local:` | this Linux machine, with the data folder that the environment says (`$SANDBAR_HOME`, else the usual one) |
+/// | `local:/path` | this Linux machine, with its data in `/path` |
+///
+/// An unknown scheme or a malformed rest is [`InvalidInput`](sandbar_core::ErrorKind::InvalidInput), a known scheme that this build lacks is
+/// [`Unsupported`](sandbar_core::ErrorKind::Unsupported). Nothing is made or contacted yet beyond what the backend's own `open` says.
+///
+/// ```
+/// # use sandbar::ErrorKind;
+/// assert_eq!(sandbar::connect("fly:").unwrap_err().kind(), ErrorKind::Unsupported);
+/// assert_eq!(sandbar::connect("moon:").unwrap_err().kind(), ErrorKind::InvalidInput);
+/// ```
+pub fn connect(url: &str) -> Result<Arc<dyn SandboxProvider>> {
+    let (scheme, rest) = url.split_once(':').ok_or_else(|| {
+        let message = format!("`{}` is not a provider URL: no scheme before a `:`", url.escape_debug());
+        Error::invalid("connect", message).with_hint("the sandboxes of this machine are `local:`")
+    })?;
+    match scheme {
+        "local" => local(rest),
+        "e2b" | "fly" => Err(not_in_this_build(scheme)),
+        _ => Err(Error::invalid("connect", format!("unknown provider `{}:`", scheme.escape_debug()))
+            .with_hint("the sandboxes of this machine are `local:`")),
+    }
+}
+
+#[cfg(feature = "local")]
+fn local(home: &str) -> Result<Arc<dyn SandboxProvider>> {
+    let mut config = sandbar_local::LocalConfig::default();
+    if !home.is_empty() {
+        if !home.starts_with('/') || home.contains('\0') {
+            let message =
+                format!("`{}` is not a valid data folder: expected an absolute path", home.escape_debug());
+            return Err(Error::invalid("connect", message));
+        }
+        config = config.with_home(home);
+    }
+    Ok(Arc::new(sandbar_local::LocalProvider::open(config)?))
+}
+
+#[cfg(not(feature = "local"))]
+fn local(_home: &str) -> Result<Arc<dyn SandboxProvider>> {
+    Err(not_in_this_build("local"))
+}
+
+fn not_in_this_build(scheme: &str) -> Error {
+    Error::unsupported("connect", format!("provider `{scheme}:`"), "it is not in this build")
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbar_core::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn malformed_urls_are_invalid_input() {
+        for url in ["", "local", "/path", "moon:", "LOCAL:", " local:"] {
+            assert_eq!(connect(url).unwrap_err().kind(), ErrorKind::InvalidInput, "{url}");
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "local")]
+    fn a_data_folder_has_to_be_absolute() {
+        for url in ["local:data", "local:./data", "local:/a\0b", "local:~/data"] {
+            assert_eq!(connect(url).unwrap_err().kind(), ErrorKind::InvalidInput, "{url}");
+        }
+    }
+
+    #[test]
+    fn known_places_that_are_not_here_are_unsupported() {
+        for url in ["e2b:", "fly:org"] {
+            let error = connect(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{url}");
+            assert!(error.to_string().contains("not in this build"), "{error}");
+        }
+    }
+}
