@@ -118,7 +118,7 @@ impl Child {
 }
 
 /// Reads the next event of a report pipe that doesn't block.
-pub(super) fn read_event(report: &impl AsFd) -> io::Result<Option<Event>> {
+pub fn read_event(report: &impl AsFd) -> io::Result<Option<Event>> {
     let mut record = [0; RECORD_BYTES];
     match rustix::io::read(report, &mut record) {
         Ok(0) => Ok(Some(Event::Gone)),

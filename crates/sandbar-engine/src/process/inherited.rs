@@ -11,10 +11,16 @@ const LIMIT: RawFd = 64;
 pub fn take_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     static TAKEN: AtomicU64 = AtomicU64::new(0);
     if !(0..LIMIT).contains(&number) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("descriptor {number} is out of range")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("descriptor {number} is out of range"),
+        ));
     }
     if TAKEN.fetch_or(1 << number, Ordering::Relaxed) & (1 << number) != 0 {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("descriptor {number} was taken before")));
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!("descriptor {number} was taken before"),
+        ));
     }
     // SAFETY: the number is not negative, and the borrow ends with the call, which fails for a closed descriptor.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };

@@ -13,7 +13,7 @@ mod spawn;
 mod stub;
 mod tree;
 
-pub use child::{Child, Event, Failure, Stage};
+pub use child::{Child, Event, Failure, Stage, read_event};
 pub use identity::{Capabilities, Identity, capability_mask};
 pub use inherited::take_descriptor;
 pub use pty::{foreground_group, resize};

@@ -38,7 +38,10 @@ fn peer(master: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// Sets a terminal's size in characters; the program in it gets SIGWINCH where that is a change.
 pub fn resize(master: &impl AsFd, cols: u16, rows: u16) -> io::Result<()> {
-    Ok(rustix::termios::tcsetwinsize(master, Winsize { ws_col: cols, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 })?)
+    Ok(rustix::termios::tcsetwinsize(
+        master,
+        Winsize { ws_col: cols, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 },
+    )?)
 }
 
 /// The process group that reads from the terminal.

@@ -171,7 +171,11 @@ impl Ends {
                     ends.stdin = Some(write);
                     read
                 } else {
-                    rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, 0.into())?
+                    rustix::fs::open(
+                        "/dev/null",
+                        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+                        0.into(),
+                    )?
                 });
                 for slot in [&mut ends.stdout, &mut ends.stderr] {
                     let (read, write) = pipe()?;

@@ -36,7 +36,12 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(spawn: &'a Spawn, inner: &[OwnedFd], report: RawFd, controlling_terminal: bool) -> Self {
+    pub(super) fn new(
+        spawn: &'a Spawn,
+        inner: &[OwnedFd],
+        report: RawFd,
+        controlling_terminal: bool,
+    ) -> Self {
         let pointers = |strings: &'a [std::ffi::CString]| {
             strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>()
         };
@@ -66,7 +71,8 @@ impl<'a> Plan<'a> {
                 .rlimits
                 .iter()
                 .map(|limit| {
-                    let values = libc::rlimit64 { rlim_cur: limit.soft.min(limit.hard), rlim_max: limit.hard };
+                    let values =
+                        libc::rlimit64 { rlim_cur: limit.soft.min(limit.hard), rlim_max: limit.hard };
                     (resource_number(limit.resource), values)
                 })
                 .collect(),
@@ -233,7 +239,9 @@ unsafe fn become_program(plan: &Plan<'_>) -> (Stage, c_int) {
         }
         libc::umask(0o022);
         for (resource, limit) in &plan.limits {
-            if libc::syscall(libc::SYS_prlimit64, 0, *resource, ptr::from_ref(limit), ptr::null::<c_void>()) < 0 {
+            if libc::syscall(libc::SYS_prlimit64, 0, *resource, ptr::from_ref(limit), ptr::null::<c_void>())
+                < 0
+            {
                 return last(Stage::Limits);
             }
         }

@@ -79,7 +79,12 @@ impl Tree {
 pub fn signal_all(number: i32, spare: &[i32]) -> io::Result<usize> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     deliver(number, |table| {
-        table.processes.keys().copied().filter(|pid| *pid != own && *pid != 1 && !spare.contains(pid)).collect()
+        table
+            .processes
+            .keys()
+            .copied()
+            .filter(|pid| *pid != own && *pid != 1 && !spare.contains(pid))
+            .collect()
     })
 }
 
@@ -178,6 +183,8 @@ mod tests {
         let entry = parse_stat(b"7 (a) Z 1 (x) S 3 7 5 0 -1").unwrap();
         assert_eq!((entry.parent, entry.session, entry.ended), (3, 5, false));
         assert!(parse_stat(b"7 (a) Z 3 7 5").unwrap().ended);
-        assert!(parse_stat(b"").is_none() && parse_stat(b"7 (a").is_none() && parse_stat(b"7 (a) S x").is_none());
+        assert!(
+            parse_stat(b"").is_none() && parse_stat(b"7 (a").is_none() && parse_stat(b"7 (a) S x").is_none()
+        );
     }
 }

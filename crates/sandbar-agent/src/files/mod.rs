@@ -1,0 +1,14 @@
+//! `/files`: downloads, uploads, and joining uploaded parts.
+
+mod access;
+mod compose;
+mod download;
+mod encoding;
+mod multipart;
+mod range;
+mod upload;
+mod write;
+
+pub(crate) use compose::compose;
+pub(crate) use download::download;
+pub(crate) use upload::upload;

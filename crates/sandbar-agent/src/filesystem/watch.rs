@@ -1,0 +1,234 @@
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::ReadFlags;
+use sandbar_wire::envd::{Code, EventType, FilesystemEvent, RpcError, WatchDirRequest};
+
+use super::Context;
+use super::entry::describe;
+use super::error::failed;
+use super::inotify::{Inotify, RawEvent};
+use crate::paths;
+use crate::users::Names;
+
+/// Types of file systems whose changes by other machines go unseen: `f_type` of NFS, SMB, CIFS, Ceph, FUSE, 9p, AFS
+/// (`linux/magic.h`).
+const NETWORK_TYPES: [i64; 8] =
+    [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x6573_5546, 0x0102_1997, 0x5346_414f];
+
+/// What a watch reports.
+pub(super) enum Change {
+    Event(FilesystemEvent),
+    /// The kernel's queue ran over: events are missing.
+    Overflow,
+}
+
+/// A watched folder, with everything below it where asked for.
+pub(super) struct Watch {
+    pub(super) inotify: Inotify,
+    context: Context,
+    root: PathBuf,
+    recursive: bool,
+    include_entry: bool,
+    root_watch: i32,
+    /// Folders by the kernel's number, relative to the root.
+    folders: HashMap<i32, PathBuf>,
+    /// What a scan of a new folder reported: the kernel may report the same creation, as the watch was set first.
+    scanned: HashSet<(i32, OsString)>,
+}
+
+impl Watch {
+    /// Arms the watch.
+    pub(super) fn new(context: Context, root: PathBuf, request: &WatchDirRequest) -> Result<Self, RpcError> {
+        let meta = fs::metadata(&root).map_err(|error| failed("watch", &root, &error))?;
+        if !meta.is_dir() {
+            let text = format!("path '{}' is not a directory", root.display());
+            return Err(RpcError::new(Code::InvalidArgument, text));
+        }
+        if !request.allow_network_mounts && is_network(&root) {
+            let text = format!(
+                "path '{}' is on a network file system, whose changes by others go unseen; set `allowNetworkMounts`",
+                root.display()
+            );
+            return Err(RpcError::new(Code::InvalidArgument, text));
+        }
+        let inotify = Inotify::new().map_err(|error| exhausted(&root, &error))?;
+        let root_watch = inotify.add(&root, true).map_err(|error| exhausted(&root, &error))?;
+        let mut watch = Self {
+            inotify,
+            context,
+            root,
+            recursive: request.recursive,
+            include_entry: request.include_entry,
+            root_watch,
+            folders: HashMap::from([(root_watch, PathBuf::new())]),
+            scanned: HashSet::new(),
+        };
+        if watch.recursive {
+            watch.add_below(Path::new(""), None).map_err(|error| exhausted(&watch.root, &error))?;
+        }
+        Ok(watch)
+    }
+
+    /// Turns queued events into changes. Waits for nothing.
+    pub(super) fn read(&mut self) -> io::Result<Vec<Change>> {
+        let events = self.inotify.read()?;
+        let names = if self.include_entry { Names::load(&self.context.etc) } else { Names::default() };
+        let mut changes = Vec::new();
+        let drained = events.is_empty();
+        for event in events {
+            self.translate(event, &names, &mut changes)?;
+        }
+        if drained {
+            self.scanned.clear();
+        }
+        Ok(changes)
+    }
+
+    fn translate(&mut self, event: RawEvent, names: &Names, changes: &mut Vec<Change>) -> io::Result<()> {
+        let flags = event.flags;
+        if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+            changes.push(Change::Overflow);
+            return Ok(());
+        }
+        if flags.contains(ReadFlags::IGNORED) {
+            self.folders.remove(&event.watch);
+            return Ok(());
+        }
+        let Some(folder) = self.folders.get(&event.watch).cloned() else { return Ok(()) };
+        let Some(name) = event.name else {
+            // A folder below reports itself through its parent too.
+            if event.watch == self.root_watch {
+                let kinds =
+                    [(ReadFlags::MOVE_SELF, EventType::Rename), (ReadFlags::DELETE_SELF, EventType::Remove)];
+                for (_, kind) in kinds.iter().filter(|(flag, _)| flags.contains(*flag)) {
+                    changes.push(self.change(Path::new("."), *kind, names));
+                }
+            }
+            return Ok(());
+        };
+        let path = folder.join(&name);
+        let is_folder = flags.contains(ReadFlags::ISDIR);
+        let seen = self.scanned.remove(&(event.watch, name));
+        if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) && !seen {
+            changes.push(self.change(&path, EventType::Create, names));
+        }
+        if flags.contains(ReadFlags::MOVED_FROM) {
+            changes.push(self.change(&path, EventType::Rename, names));
+            if is_folder {
+                self.forget_below(&path);
+            }
+        }
+        if flags.contains(ReadFlags::ATTRIB) {
+            changes.push(self.change(&path, EventType::Chmod, names));
+        }
+        if flags.contains(ReadFlags::MODIFY) {
+            changes.push(self.change(&path, EventType::Write, names));
+        }
+        if flags.contains(ReadFlags::DELETE) {
+            changes.push(self.change(&path, EventType::Remove, names));
+        }
+        if self.recursive && is_folder && flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+            let mut found = Vec::new();
+            self.add(&path, Some(&mut found))?;
+            for (path, has_content) in found {
+                changes.push(self.change(&path, EventType::Create, names));
+                if has_content {
+                    changes.push(self.change(&path, EventType::Write, names));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&self, path: &Path, event_type: EventType, names: &Names) -> Change {
+        let with_entry = self.include_entry
+            && matches!(event_type, EventType::Create | EventType::Write | EventType::Chmod);
+        let entry = if with_entry { describe(names, &self.root.join(path)).ok() } else { None };
+        let (name, name_b64) = paths::text(path.as_os_str());
+        Change::Event(FilesystemEvent { name, event_type, entry, name_b64 })
+    }
+
+    /// Watches a folder and what is below it. `found` collects what exists there already, each with whether it is a
+    /// file with content, whose write nobody may have seen.
+    fn add(&mut self, folder: &Path, found: Option<&mut Vec<(PathBuf, bool)>>) -> io::Result<()> {
+        match self.inotify.add(&self.root.join(folder), false) {
+            Ok(watch) => {
+                self.folders.insert(watch, folder.to_owned());
+                self.add_below(folder, found.map(|found| (watch, found)))
+            }
+            // It vanished meanwhile.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn add_below(
+        &mut self,
+        folder: &Path,
+        found: Option<(i32, &mut Vec<(PathBuf, bool)>)>,
+    ) -> io::Result<()> {
+        let listing = match fs::read_dir(self.root.join(folder)) {
+            Ok(listing) => listing,
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let (watch, mut found) = found.unzip();
+        for entry in listing {
+            let Ok(entry) = entry else { continue };
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = folder.join(entry.file_name());
+            if let (Some(watch), Some(found)) = (watch, found.as_deref_mut()) {
+                let has_content = kind.is_file() && entry.metadata().is_ok_and(|meta| meta.len() > 0);
+                found.push((path.clone(), has_content));
+                self.scanned.insert((watch, entry.file_name()));
+            }
+            if kind.is_dir() {
+                self.add(&path, found.as_deref_mut())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops watching a folder that was moved away; where it was moved within the root, its new name is added again.
+    fn forget_below(&mut self, folder: &Path) {
+        let gone: Vec<i32> = self
+            .folders
+            .iter()
+            .filter(|(_, path)| path.starts_with(folder))
+            .map(|(watch, _)| *watch)
+            .collect();
+        for watch in gone {
+            self.folders.remove(&watch);
+            self.inotify.remove(watch);
+        }
+    }
+}
+
+fn is_network(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|stat| NETWORK_TYPES.contains(&i64::from(stat.f_type)))
+}
+
+/// Kernel limits are the usual reason why a watch can't be armed.
+pub(super) fn exhausted(path: &Path, error: &io::Error) -> RpcError {
+    let code = error.raw_os_error();
+    let is = |errno: rustix::io::Errno| code == Some(errno.raw_os_error());
+    if is(rustix::io::Errno::NOSPC) || is(rustix::io::Errno::MFILE) {
+        let text = format!(
+            "watch '{}': the limit of inotify {} is reached; watch fewer folders or remove other watches",
+            path.display(),
+            if is(rustix::io::Errno::NOSPC) { "watches" } else { "instances" },
+        );
+        return RpcError::new(Code::ResourceExhausted, text);
+    }
+    failed("watch", path, error)
+}

@@ -1,0 +1,9 @@
+//! `sudo` without a setuid bit: a small program asks the agent over a socket to start a command as another user of
+//! the sandbox, with the program's own standard descriptors.
+
+pub mod client;
+mod message;
+mod parse;
+mod server;
+
+pub(crate) use server::serve;

@@ -1,0 +1,124 @@
+//! Users and groups of the guest, by a parser of our own: a static program has no name service.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Largest `passwd` or `group` that is read, in bytes. The guest writes these files.
+const MAX_BYTES: u64 = 1 << 20;
+/// Most supplementary groups that a user gets (the kernel's own limit is 65,536).
+const MAX_GROUPS: usize = 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) home: String,
+    pub(crate) shell: String,
+    pub(crate) groups: Vec<u32>,
+}
+
+/// The user of that name; absent where neither the file nor the user exists.
+pub(crate) fn lookup(etc: &Path, name: &str) -> io::Result<Option<User>> {
+    let passwd = read(&etc.join("passwd"))?;
+    let Some(mut user) = passwd.lines().filter_map(parse_user).find(|user| user.name == name) else {
+        return Ok(None);
+    };
+    let group = read(&etc.join("group"))?;
+    user.groups = std::iter::once(user.gid)
+        .chain(group.lines().filter_map(|line| {
+            let (_, gid, members) = parse_group(line)?;
+            (gid != user.gid && members.split(',').any(|member| member == name)).then_some(gid)
+        }))
+        .take(MAX_GROUPS)
+        .collect();
+    Ok(Some(user))
+}
+
+/// Names for ids, read once for a listing.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    users: HashMap<u32, String>,
+    groups: HashMap<u32, String>,
+}
+
+impl Names {
+    pub(crate) fn load(etc: &Path) -> Self {
+        let mut names = Self::default();
+        for user in read(&etc.join("passwd")).unwrap_or_default().lines().filter_map(parse_user) {
+            names.users.entry(user.uid).or_insert(user.name);
+        }
+        for (name, gid, _) in read(&etc.join("group")).unwrap_or_default().lines().filter_map(parse_group) {
+            names.groups.entry(gid).or_insert_with(|| name.to_owned());
+        }
+        names
+    }
+
+    pub(crate) fn user(&self, uid: u32) -> String {
+        self.users.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
+    }
+
+    pub(crate) fn group(&self, gid: u32) -> String {
+        self.groups.get(&gid).cloned().unwrap_or_else(|| gid.to_string())
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(MAX_BYTES).read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(error),
+    };
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn parse_user(line: &str) -> Option<User> {
+    let mut fields = line.split(':');
+    let name = fields.next().filter(|name| !name.is_empty() && !name.starts_with('#'))?.to_owned();
+    let uid = fields.nth(1)?.parse().ok()?;
+    let gid = fields.next()?.parse().ok()?;
+    let home = fields.nth(1)?;
+    let home = if home.starts_with('/') { home } else { "/" }.to_owned();
+    let shell = fields.next().filter(|shell| !shell.is_empty()).unwrap_or("/bin/sh").to_owned();
+    Some(User { name, uid, gid, home, shell, groups: Vec::new() })
+}
+
+fn parse_group(line: &str) -> Option<(&str, u32, &str)> {
+    let mut fields = line.split(':');
+    let name = fields.next().filter(|name| !name.is_empty())?;
+    let gid = fields.nth(1)?.parse().ok()?;
+    Some((name, gid, fields.next().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn users_come_with_their_groups() {
+        let etc = tempfile::tempdir().unwrap();
+        let passwd =
+            "root:x:0:0:root:/root:/bin/bash\n#no\nbad:x:nan:0::/:\nuser:x:1000:1001:U:/home/user:\n";
+        std::fs::write(etc.path().join("passwd"), passwd).unwrap();
+        std::fs::write(etc.path().join("group"), "a:x:5:root,user\nuser:x:1001:user\nb:x:6:users\n").unwrap();
+        let user = lookup(etc.path(), "user").unwrap().unwrap();
+        assert_eq!((user.uid, user.gid, user.groups), (1000, 1001, vec![1001, 5]));
+        assert_eq!((user.home.as_str(), user.shell.as_str()), ("/home/user", "/bin/sh"));
+        assert_eq!(lookup(etc.path(), "bad").unwrap(), None);
+        assert_eq!(lookup(&etc.path().join("none"), "user").unwrap(), None);
+        let names = Names::load(etc.path());
+        assert_eq!((names.user(0), names.user(7), names.group(5)), ("root".into(), "7".into(), "a".into()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_safe(line in "[a-z0-9:#,/]{0,60}") {
+            let _ = (parse_user(&line), parse_group(&line));
+        }
+    }
+}
