@@ -47,6 +47,7 @@ pub(super) struct Child<'a> {
 #[derive(Default)]
 struct State {
     first_launch: bool,
+    held: Option<OwnedFd>,
 }
 
 /// Takes the steps. On failure it tells the parent which one and why, and ends.
@@ -96,6 +97,17 @@ fn take(child: &Child<'_>, step: &Step, state: &mut State) -> Result<(), Errno> 
         Step::Setting { path, value } => match put(path, value.to_bytes()) {
             Err(Errno::NOENT) => Ok(()),
             done => done,
+        },
+        Step::HoldSetting { path } => {
+            state.held = match open(path.as_c_str(), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+                Err(Errno::NOENT) => None,
+                held => Some(held?),
+            };
+            Ok(())
+        }
+        Step::LastSetting { value } => match state.held.take() {
+            Some(held) => write(&held, value.to_bytes()).map(drop),
+            None => Ok(()),
         },
         Step::LeaveHost => child_mounts::leave_host(),
         Step::OwnFile { path, bytes, when } => {
@@ -163,9 +175,12 @@ fn limit(resource: Files, value: u64) -> Result<(), Errno> {
 }
 
 fn descriptors(child: &Child<'_>) -> Result<(), Errno> {
-    let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let [log, rest @ ..] = child.descriptors else { return Err(Errno::INVAL) };
-    sys::dup_onto(null.as_fd(), NULL_FD)?;
+    {
+        // Closed before everything is: a descriptor that owns a closed number is a fatal error in debug builds.
+        let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        sys::dup_onto(null.as_fd(), NULL_FD)?;
+    }
     sys::dup_onto(log.as_fd(), LOG_OUT_FD)?;
     sys::dup_onto(log.as_fd(), LOG_FD)?;
     for (fd, number) in rest.iter().zip(LOG_FD + 1..) {

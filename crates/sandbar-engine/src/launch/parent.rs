@@ -63,9 +63,7 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     for fd in plan.descriptors {
         descriptors.push(park(fd).map_err(setup)?);
     }
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(setup)?;
-    let (ours, theirs) = (park(ours.as_fd()).map_err(setup)?, park(theirs.as_fd()).map_err(setup)?);
+    let (ours, theirs) = parked_pair().map_err(setup)?;
 
     let (pid, pidfd) = match start(into.as_ref())? {
         Started::Parent { pid, pidfd, joined } => {
@@ -260,6 +258,13 @@ fn step_error(steps: &[Step], step: usize, errno: Errno) -> Error {
         Some(hint) => error.with_hint(hint),
         None => error,
     }
+}
+
+/// No other copy of either end may stay: each side notices the other's end by it.
+fn parked_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (one, other) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    Ok((park(one.as_fd())?, park(other.as_fd())?))
 }
 
 pub(super) fn park(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {

@@ -16,6 +16,7 @@ pub(super) fn add(
     pids: Enforcement,
     out: &mut Building<'_>,
 ) -> Result<(), Error> {
+    out.push(Step::LastSetting { value: c("0")? });
     out.push(Step::LeaveHost);
     own_files(spec, out)?;
 

@@ -52,7 +52,6 @@ const MASKED_FOLDERS: &[&str] = &["acpi", "asound", "bus", "driver", "dynamic_de
 const NO_MORE: &[&str] = &[
     "max_cgroup_namespaces",
     "max_ipc_namespaces",
-    "max_mnt_namespaces",
     "max_net_namespaces",
     "max_pid_namespaces",
     "max_time_namespaces",
@@ -100,6 +99,10 @@ fn proc(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
     for name in NO_MORE {
         setting(out, name, "0")?;
     }
+
+    // Every mount that is not attached yet counts as a mount namespace, so this one is set after the last mount; by then
+    // the file is read-only.
+    out.push(Step::HoldSetting { path: c("/new/proc/sys/user/max_mnt_namespaces")? });
 
     memory(out, SMALL_BYTES, c"755", attrs, "/m")?;
     dir(out, "/m/none", 0o555)?;

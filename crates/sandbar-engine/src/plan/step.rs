@@ -50,6 +50,14 @@ pub(crate) enum Step {
         path: CString,
         value: CString,
     },
+    /// Opens a setting for [`Step::LastSetting`].
+    HoldSetting {
+        path: CString,
+    },
+    /// Writes what was held, once the file itself is out of reach.
+    LastSetting {
+        value: CString,
+    },
     /// `/new` becomes `/` and everything of the host is gone.
     LeaveHost,
     /// Files in the sandbox, where what an earlier run left may be in the way.
@@ -159,6 +167,8 @@ impl fmt::Display for Step {
             },
             Self::Restrict { path, .. } => write!(f, "restrict the mount {}", shown(path)),
             Self::Setting { path, .. } => write!(f, "set {}", shown(path)),
+            Self::HoldSetting { path } => write!(f, "open {}", shown(path)),
+            Self::LastSetting { .. } => write!(f, "forbid more mount namespaces"),
             Self::LeaveHost => write!(f, "leave the host's root"),
             Self::OwnFile { path, .. } => write!(f, "write {}", shown(path)),
             Self::OwnFolder { path, .. } => write!(f, "hand over {}", shown(path)),

@@ -1,0 +1,74 @@
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use sandbar_engine::{Host, IdMode};
+
+use crate::harness::Bench;
+
+/// Says which mode a re-executed test is to have.
+const MODE: &str = "SANDBAR_TEST_MODE";
+/// A user that no machine has, with its line in the tables that the re-executed tests see.
+const USER: u32 = 45_678;
+
+/// Runs `test` as it is, and, where this is root, again as an ordinary user with one id and with subordinate ids.
+pub(crate) fn in_every_mode(name: &str, test: impl Fn(&Bench)) {
+    let bench = Bench::new();
+    let mode = bench.ids();
+    if let Ok(wanted) = std::env::var(MODE) {
+        assert_eq!(mode.name(), wanted, "the mode that the test was started for");
+    }
+    println!("{name}: mode {}", mode.name());
+    test(&bench);
+    drop(bench);
+    if rustix::process::geteuid().is_root() {
+        as_ordinary_user(name, "single");
+        if Host::observe().newuidmap.is_some() || Path::new("/usr/bin/newuidmap").is_file() {
+            as_ordinary_user(name, "subordinate");
+        } else {
+            println!("{name}: not tried with subordinate ids: newuidmap is not installed");
+        }
+    }
+}
+
+fn as_ordinary_user(name: &str, mode: &str) {
+    let folder = tempfile::Builder::new().prefix("sandbar-engine-user-").tempdir().unwrap();
+    let at = folder.path();
+    std::fs::set_permissions(at, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let own = std::env::current_exe().unwrap();
+    std::fs::copy(&own, at.join("test")).unwrap();
+    std::fs::copy(Bench::new().probe, at.join("probe")).unwrap();
+    let work = at.join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::os::unix::fs::chown(&work, Some(USER), Some(USER)).unwrap();
+
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    std::fs::write(at.join("passwd"), format!("{passwd}sandbartest:x:{USER}:{USER}::/:/bin/sh\n")).unwrap();
+    let ranges = if mode == "subordinate" { "sandbartest:600000000:65536\n" } else { "" };
+    std::fs::write(at.join("ranges"), ranges).unwrap();
+    // In mounts of its own the test sees these tables; the machine's stay as they are.
+    let script = format!(
+        "set -e
+        touch /etc/subuid /etc/subgid
+        mount --bind {at}/passwd /etc/passwd
+        mount --bind {at}/ranges /etc/subuid
+        mount --bind {at}/ranges /etc/subgid
+        exec setpriv --reuid={USER} --regid={USER} --clear-groups --inh-caps=-all {at}/test --exact {name} --nocapture",
+        at = at.display()
+    );
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", &script])
+        .env(MODE, mode)
+        .env("TMPDIR", &work)
+        .env("HOME", &work)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} as an ordinary user, mode {mode}:\n{said}");
+    assert!(said.contains(&format!("mode {mode}")), "the re-executed test ran nothing:\n{said}");
+}
+
+/// Whether commands inside run with a root user above them.
+pub(crate) fn has_root(ids: &IdMode) -> bool {
+    ids.has_root()
+}
