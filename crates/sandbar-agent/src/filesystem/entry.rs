@@ -137,7 +137,8 @@ mod tests {
             assert_eq!(entry.file_type, FileType::Unspecified);
             assert_eq!(entry.symlink_target.as_deref(), at(name).to_str());
         }
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1750)).unwrap();
         let folder = describe(&names, folder.path()).unwrap();
-        assert_eq!((folder.file_type, folder.permissions.as_str()), (FileType::Directory, "drwx------"));
+        assert_eq!((folder.file_type, folder.permissions.as_str()), (FileType::Directory, "dtrwxr-x---"));
     }
 }
