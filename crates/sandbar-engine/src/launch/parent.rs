@@ -66,10 +66,7 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     let (ours, theirs) = parked_pair().map_err(setup)?;
 
     let (pid, pidfd) = match start(into.as_ref())? {
-        Started::Parent { pid, pidfd, joined } => {
-            debug_assert!(joined || into.is_some());
-            (pid, pidfd)
-        }
+        Started::Parent { pid, pidfd } => (pid, pidfd),
         Started::Child { joined } => {
             let child = Child {
                 steps: &plan.steps,
@@ -116,7 +113,7 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
 }
 
 enum Started {
-    Parent { pid: Pid, pidfd: OwnedFd, joined: bool },
+    Parent { pid: Pid, pidfd: OwnedFd },
     Child { joined: bool },
 }
 
@@ -130,7 +127,7 @@ fn start(into: Option<&File>) -> Result<Started, Error> {
         cloned = clone(None);
     }
     match cloned {
-        Ok(Cloned::Parent { pid, pidfd }) => Ok(Started::Parent { pid, pidfd, joined }),
+        Ok(Cloned::Parent { pid, pidfd }) => Ok(Started::Parent { pid, pidfd }),
         Ok(Cloned::Child) => Ok(Started::Child { joined }),
         Err(cause) => {
             let error = Error::io("make namespaces for", "sandbox", cause);

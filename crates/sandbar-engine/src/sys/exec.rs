@@ -6,9 +6,21 @@ use rustix::io::Errno;
 pub(crate) fn reset_signals() {
     // SIGRTMAX of every Linux architecture we know.
     const LAST: i32 = 64;
+    // The kernel's `sigaction` with default action, no flags and an empty mask is all zeroes. Raw, because the C library
+    // refuses the two signals it keeps for itself, which whoever started us may have left ignored.
+    let default = [0_u64; 4];
     for signal in 1..=LAST {
-        // SAFETY: SIG_DFL is always a valid action; signals that can't be changed answer an error, which is fine.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: the action is as long as the kernel's struct on every 64-bit architecture; signals that can't be changed
+        // answer an error, which is fine.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                size_of::<u64>(),
+            )
+        };
     }
     let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigemptyset` initialises the set it is given, and `sigprocmask` reads it afterwards.

@@ -1,5 +1,7 @@
 //! What a sandbox can see and do, from inside, in every mode this machine can give.
 
 mod harness;
+mod limits;
 mod modes;
+mod rights;
 mod sight;

@@ -2,7 +2,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use sandbar_engine::{Host, IdMode};
+use sandbar_engine::Host;
 
 use crate::harness::Bench;
 
@@ -68,7 +68,3 @@ fn as_ordinary_user(name: &str, mode: &str) {
     assert!(said.contains(&format!("mode {mode}")), "the re-executed test ran nothing:\n{said}");
 }
 
-/// Whether commands inside run with a root user above them.
-pub(crate) fn has_root(ids: &IdMode) -> bool {
-    ids.has_root()
-}
