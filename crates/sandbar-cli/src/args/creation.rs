@@ -1,17 +1,17 @@
 use clap::Args;
 use sandbar::{SandboxName, TemplateId};
 
-use crate::value::{Cpus, HumanDuration, Mount, Pair, Port, Size};
+use crate::value::{Cpus, HumanDuration, Mount, Pair, Port, Size, contract};
 
 /// What a new sandbox shall be: the same for `run` and `create`.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Sandbox options")]
 pub(crate) struct CreationArgs {
     /// What it boots from [default: the backend's own; `local`: `host`]
-    #[arg(short, long, value_name = "TEMPLATE")]
+    #[arg(short, long, value_name = "TEMPLATE", value_parser = contract::<TemplateId>)]
     pub(crate) template: Option<TemplateId>,
     /// A name for it, unique among the sandboxes that exist
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = contract::<SandboxName>)]
     pub(crate) name: Option<SandboxName>,
     /// A label; may be given again
     #[arg(long = "label", value_name = "KEY=VALUE")]
@@ -23,7 +23,7 @@ pub(crate) struct CreationArgs {
     #[arg(long, value_name = "CORES")]
     pub(crate) cpus: Option<Cpus>,
     /// Processes and threads
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pids: Option<u32>,
     /// Writable disk space
     #[arg(long, value_name = "SIZE")]

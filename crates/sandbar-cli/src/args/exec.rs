@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sandbar::{GuestPath, UserName};
 
-use crate::value::{EnvArg, HumanDuration};
+use crate::value::{EnvArg, HumanDuration, contract};
 
 /// Run a command in a sandbox
 ///
@@ -17,14 +17,14 @@ Examples:
   sandbar exec demo -e TOKEN --timeout 1m -- sh -c 'echo \"$TOKEN\" | wc -c'")]
 pub(crate) struct ExecArgs {
     /// Id, unambiguous beginning of an id, or name
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", help_heading = "Arguments")]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
     #[command(flatten)]
     pub(crate) env: EnvArgs,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required = true, value_name = "CMD", help_heading = "Arguments")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -33,10 +33,10 @@ pub(crate) struct ExecArgs {
 #[command(next_help_heading = "Command options")]
 pub(crate) struct ProcessArgs {
     /// Who runs it, such as `user` or `root` [default: the template's own user]
-    #[arg(short, long, value_name = "USER")]
+    #[arg(short, long, value_name = "USER", value_parser = contract::<UserName>)]
     pub(crate) user: Option<UserName>,
     /// Working folder in the sandbox [default: the user's home]
-    #[arg(short = 'w', long = "workdir", value_name = "DIR")]
+    #[arg(short = 'w', long = "workdir", value_name = "DIR", value_parser = contract::<GuestPath>)]
     pub(crate) workdir: Option<GuestPath>,
     /// Pass standard input to it; without this it reads end of file
     #[arg(short, long)]

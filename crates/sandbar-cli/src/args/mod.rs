@@ -22,11 +22,12 @@ pub(crate) use run::RunArgs;
 #[command(after_help = "\
 Examples:
   sandbar run -- python3 -c 'print(6 * 7)'
-  sandbar run --timeout 10s --memory 512M --copy ./app:/home/user/app -w /home/user/app -- make test
+  sandbar run --timeout 10s --memory 512M -- sh -c 'make && make test'
   id=$(sandbar create); sandbar exec $id -- uname -a; sandbar destroy $id
 
-Exit codes: a command's own; else 0 done, 1 positively absent, 2 usage, 124 timed out, 125 Sandbar failed,
-126 not executable, 127 not found, 128+n ended by signal n.")]
+Exit codes: of `run` and `exec` the command's own, 124 timed out, 126 not executable, 127 not
+found, 128+n ended by signal n; of the others 0 done, 1 positively absent; of all 2 usage,
+125 Sandbar failed.")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,

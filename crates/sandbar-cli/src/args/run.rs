@@ -15,7 +15,7 @@ Examples:
   sandbar run -- python3 -c 'print(6 * 7)'
   sandbar run --timeout 10s --memory 512M --cpus 1 -- sh -c 'make && make test'
   sandbar run -i -- wc -c < data.bin
-  sandbar run --copy ./app:/home/user/app --out /home/user/app/dist:./dist -w /home/user/app -- npm run build")]
+  sandbar run --copy ./app:/home/user/app --out /home/user/app/dist:. -w /home/user/app -- make")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
@@ -37,6 +37,6 @@ pub(crate) struct RunArgs {
     #[arg(long, help_heading = "Sandbox options")]
     pub(crate) keep: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required = true, value_name = "CMD", help_heading = "Arguments")]
     pub(crate) command: Vec<OsString>,
 }

@@ -20,7 +20,11 @@ pub(super) fn resolve(args: EnvArgs) -> Result<EnvVars> {
     for arg in env {
         let value = match arg.value {
             Some(value) => value,
-            None => callers(&arg.name)?,
+            None => {
+                // The name first: of one that can't be, nobody need know whether it is set.
+                EnvVars::new().insert(&*arg.name, "").map_err(Failure::usage)?;
+                callers(&arg.name)?
+            }
         };
         vars.insert(arg.name, value).map_err(Failure::usage)?;
     }

@@ -12,7 +12,7 @@ use sandbar::{Command, CreateOptions, EnvVars, Lifetime, Query, SpawnOptions};
 
 use crate::args::{CreateArgs, ExecArgs, LsArgs, RunArgs};
 use crate::failure::{Failure, Result};
-use crate::value::{CopyIn, CopyOut};
+use crate::value::{CopyIn, CopyOut, Placement};
 
 pub(crate) use provider::provider_url;
 
@@ -57,6 +57,7 @@ impl RunSettings {
         let create = creation::resolve(creation, EnvVars::new(), lifetime)?;
         let process = process::resolve(process, env_vars::resolve(env)?, command)?;
         let copies_in = copies_in.into_iter().map(absolute_source).collect::<Result<_>>()?;
+        let copies_out = copies_out.into_iter().map(present_target).collect::<Result<_>>()?;
         Ok(Self { create, process, copies_in, copies_out, after })
     }
 }
@@ -89,6 +90,22 @@ fn absolute_source(copy: CopyIn) -> Result<CopyIn> {
         return Err(Failure::usage(sandbar::Error::invalid("parse --copy", what)));
     }
     Ok(CopyIn { source, ..copy })
+}
+
+/// Looks before the command runs whether what comes out of it will have a place.
+fn present_target(copy: CopyOut) -> Result<CopyOut> {
+    let target = absolute(&copy.target)?;
+    let folder = match (copy.placement, target.parent()) {
+        (Placement::IntoOrAs, Some(parent)) => parent,
+        _ => &target,
+    };
+    let why = match folder.metadata() {
+        Ok(found) if found.is_dir() => return Ok(CopyOut { target, ..copy }),
+        Ok(_) => "it is not a folder".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let what = format!("nothing can be copied to `{}`: {why}", folder.display());
+    Err(Failure::usage(sandbar::Error::invalid("parse --out", what).with_hint("make the folder first")))
 }
 
 /// A host path from the current folder, with links left as they are.

@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,15 +15,14 @@ pub(crate) struct EnvArg {
 }
 
 impl FromStr for EnvArg {
-    type Err = ValueError;
+    type Err = Infallible;
 
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+    /// Only splits. The parser of the command line shows what it refuses, and this may be a secret, so checks come later.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text, None),
         };
-        // Checks the name, and the value where there is one.
-        EnvVars::new().insert(name, value.clone().unwrap_or_default())?;
         Ok(Self { name: name.to_owned(), value })
     }
 }
@@ -69,13 +69,6 @@ mod tests {
         let arg: EnvArg = "A=b=c".parse().unwrap();
         assert_eq!(arg.value.as_deref(), Some("b=c"));
         assert_eq!("A=".parse::<EnvArg>().unwrap().value.as_deref(), Some(""));
-    }
-
-    #[test]
-    fn bad_names_are_refused() {
-        for text in ["", "=x", "1A=x", "A-B", "A B=x", "Ä=x"] {
-            assert!(text.parse::<EnvArg>().is_err(), "{text}");
-        }
     }
 
     #[test]

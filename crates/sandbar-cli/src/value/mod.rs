@@ -12,6 +12,7 @@ mod split;
 mod state;
 
 use std::fmt;
+use std::str::FromStr;
 
 pub(crate) use copy::{CopyIn, CopyOut, Placement};
 pub(crate) use cpus::Cpus;
@@ -40,6 +41,11 @@ impl fmt::Display for ValueError {
 }
 
 impl std::error::Error for ValueError {}
+
+/// A value of the contract's own types, with an error that does not name the operation: whoever reports it does.
+pub(crate) fn contract<T: FromStr<Err = sandbar::Error>>(text: &str) -> Result<T, ValueError> {
+    Ok(text.parse()?)
+}
 
 impl From<sandbar::Error> for ValueError {
     fn from(error: sandbar::Error) -> Self {

@@ -1,0 +1,120 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::harness::{Home, both, code};
+
+/// What makes no sense is refused before anything is done: exit code 2, a message that says what was expected, nothing created.
+#[test]
+fn usage_errors() {
+    let home = Home::new();
+    fs::write(home.current().join("env"), "A=1\nhunter2\n").unwrap();
+    fs::write(home.current().join("nul"), b"A=1\nB=hunter2\0\n").unwrap();
+    let cases: &[(&str, &[&str])] = &[
+        ("no_command", &["run"]),
+        ("no_command_after_dashes", &["run", "--"]),
+        ("empty_command", &["run", "--", ""]),
+        ("command_without_dashes", &["run", "true"]),
+        ("unknown_option", &["run", "--momory", "1G", "--", "true"]),
+        ("unknown_command", &["rnu", "--", "true"]),
+        ("bad_size", &["run", "--memory", "12q", "--", "true"]),
+        ("zero_size", &["run", "--disk", "0", "--", "true"]),
+        ("bad_cpus", &["run", "--cpus", "two", "--", "true"]),
+        ("zero_pids", &["run", "--pids", "0", "--", "true"]),
+        ("negative_pids", &["run", "--pids=-1", "--", "true"]),
+        ("duration_without_unit", &["run", "--timeout", "30", "--", "true"]),
+        ("zero_duration", &["run", "--timeout", "0s", "--", "true"]),
+        ("endless_duration", &["create", "--deadline", "999999999d"]),
+        ("port_zero", &["create", "--port", "0"]),
+        ("port_too_high", &["create", "--port", "65536"]),
+        ("port_twice", &["create", "-p", "80", "-p", "80"]),
+        ("env_name", &["run", "-e", "1A=hunter2", "--", "true"]),
+        ("env_not_set", &["run", "-e", "SANDBAR_TEST_NOT_SET", "--", "true"]),
+        ("env_file_missing", &["run", "--env-file", "none", "--", "true"]),
+        ("env_file_line", &["run", "--env-file", "env", "--", "true"]),
+        ("env_file_nul", &["run", "--env-file", "nul", "--", "true"]),
+        ("relative_workdir", &["run", "-w", "work", "--", "true"]),
+        ("climbing_workdir", &["run", "-w", "/home/../etc", "--", "true"]),
+        ("bad_user", &["run", "-u", "a:b", "--", "true"]),
+        ("bad_template", &["run", "-t", "../x", "--", "true"]),
+        ("bad_name", &["create", "--name", "x y"]),
+        ("bad_label", &["create", "--label", "team"]),
+        ("reserved_label", &["create", "--label", "sandbar.x=1"]),
+        ("mount_without_guest", &["run", "--mount", "/tmp", "--", "true"]),
+        ("mount_relative_guest", &["run", "--mount", "/tmp:data", "--", "true"]),
+        ("mount_climbing_guest", &["run", "--mount", "/tmp:/a/../b", "--", "true"]),
+        ("mount_at_root", &["run", "--mount", "/tmp:/", "--", "true"]),
+        ("mount_twice", &["run", "--mount", "/tmp:/a", "--mount", "/usr:/a", "--", "true"]),
+        ("copy_without_target", &["run", "--copy", "a", "--", "true"]),
+        ("copy_of_nothing", &["run", "--copy", "none:/a", "--", "true"]),
+        ("copy_to_relative", &["run", "--copy", "env:a", "--", "true"]),
+        ("out_of_relative", &["run", "--out", "a:b", "--", "true"]),
+        ("out_into_missing_folder", &["run", "--out", "/tmp/a:none/a", "--", "true"]),
+        ("bad_state", &["ls", "--state", "paused"]),
+        ("exec_without_id", &["exec", "--", "true"]),
+        ("exec_without_command", &["exec", "x"]),
+        ("destroy_without_id", &["destroy"]),
+        ("unknown_provider", &["--provider", "moon", "ls"]),
+        ("relative_data_folder", &["--provider", "local:data", "ls"]),
+        ("json_bad_size", &["run", "--json", "--memory", "12q", "--", "true"]),
+        ("json_env_file", &["run", "--json", "--env-file", "env", "--", "true"]),
+    ];
+    for (name, arguments) in cases {
+        let output = home.run(arguments);
+        assert_eq!(code(&output), 2, "{name}: {}", both(&output));
+        assert!(output.stdout.is_empty(), "{name}: {}", both(&output));
+        // A value that was typed or stands in a file may be a secret.
+        assert!(!both(&output).contains("hunter2"), "{name}: {}", both(&output));
+        insta::assert_snapshot!(*name, home.transcribe(arguments, &output));
+    }
+    home.assert_empty();
+}
+
+/// What only the backend can refuse: exit code 125, and nothing created either.
+#[test]
+fn refusals() {
+    let home = Home::new();
+    fs::write(home.current().join("file"), "x").unwrap();
+    let cases: &[(&str, &[&str])] = &[
+        ("unknown_template", &["run", "-t", "no-such-template", "--", "true"]),
+        ("create_unknown_template", &["create", "-t", "no-such-template"]),
+        ("other_provider", &["--provider", "e2b", "ls"]),
+        ("exec_unknown_sandbox", &["exec", "no-such-sandbox", "--", "true"]),
+        ("mount_of_nothing", &["run", "--mount", "/no/such/folder:/data", "--", "true"]),
+        ("unknown_user", &["run", "-u", "nobody-here", "--", "true"]),
+        ("unknown_workdir", &["run", "-w", "/no/such/folder", "--", "true"]),
+        ("json_unknown_template", &["run", "--json", "-t", "no-such-template", "--", "true"]),
+    ];
+    for (name, arguments) in cases {
+        let output = home.run(arguments);
+        assert_eq!(code(&output), 125, "{name}: {}", both(&output));
+        assert!(output.stdout.is_empty(), "{name}: {}", both(&output));
+        insta::assert_snapshot!(*name, home.transcribe(arguments, &output));
+        home.assert_empty();
+    }
+}
+
+#[test]
+fn absent_sandboxes_are_told_from_failures() {
+    let home = Home::new();
+    for (name, arguments) in [
+        ("describe_absent", &["describe", "no-such-sandbox"][..]),
+        ("destroy_absent", &["destroy", "no-such-sandbox"]),
+        ("describe_no_id_at_all", &["describe", "a b\x1b[2J"]),
+        ("json_describe_absent", &["describe", "--json", "no-such-sandbox"]),
+        ("json_destroy_absent", &["destroy", "--json", "no-such-sandbox", "nor-this"]),
+    ] {
+        let output = home.run(arguments);
+        assert_eq!(code(&output), 1, "{name}: {}", both(&output));
+        insta::assert_snapshot!(name, home.transcribe(arguments, &output));
+    }
+}
+
+#[test]
+fn a_value_from_the_environment_that_is_not_text_is_refused_without_showing_it() {
+    let home = Home::new();
+    let mut command = home.sandbar(&["run", "-e", "SECRET", "--", "true"]);
+    let output = command.env("SECRET", OsStr::from_bytes(b"hunter2\xff")).output().unwrap();
+    assert_eq!(code(&output), 2);
+    assert!(both(&output).contains("not UTF-8") && !both(&output).contains("hunter2"), "{}", both(&output));
+}

@@ -1,0 +1,41 @@
+use crate::harness::{Home, code};
+
+fn check(name: &str, arguments: &[&str]) {
+    let home = Home::new();
+    insta::assert_snapshot!(name, home.transcript(arguments));
+}
+
+#[test]
+fn help_of_everything() {
+    check("help", &["--help"]);
+    for command in ["run", "create", "exec", "ls", "describe", "destroy", "version"] {
+        check(&format!("help_{command}"), &[command, "--help"]);
+    }
+}
+
+#[test]
+fn every_command_has_an_example_and_takes_json() {
+    let home = Home::new();
+    for command in ["run", "create", "exec", "ls", "describe", "destroy", "version"] {
+        let help = home.text(&[command, "--help"]);
+        assert!(help.contains("Example") && help.contains(&format!("  sandbar {command}")), "{help}");
+        assert!(help.contains("--json"), "{help}");
+    }
+}
+
+#[test]
+fn the_version_is_told() {
+    let home = Home::new();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(home.text(&["version"]), format!("sandbar {version}"));
+    assert_eq!(home.text(&["--version"]), format!("sandbar {version}"));
+    assert_eq!(home.json(&["version", "--json"])["version"], version);
+}
+
+#[test]
+fn no_command_is_a_usage_error_that_shows_the_commands() {
+    let home = Home::new();
+    let output = home.run(&[]);
+    assert_eq!(code(&output), 2);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Commands:"));
+}

@@ -1,0 +1,141 @@
+use serde_json::json;
+
+use crate::harness::{Home, both, code};
+
+#[test]
+fn create_prints_the_id_alone_and_everything_takes_ids_names_and_beginnings() {
+    let home = Home::new();
+    let output = home.run(&["create", "--name", "demo", "--label", "team=core", "--deadline", "1h"]);
+    assert_eq!(code(&output), 0, "{}", both(&output));
+    let id = String::from_utf8(output.stdout.clone()).unwrap();
+    let id = id.strip_suffix('\n').unwrap();
+    assert!(id.bytes().all(|b| b.is_ascii_alphanumeric()), "{}", both(&output));
+    assert!(output.stderr.is_empty(), "{}", both(&output));
+    for known in [id, "demo", &id[..id.len() - 3]] {
+        assert_eq!(home.text(&["exec", known, "--", "echo", "here"]), "here");
+        assert_eq!(home.json(&["describe", known, "--json"])["id"], id);
+    }
+    assert_eq!(code(&home.run(&["destroy", "demo"])), 0);
+    assert_eq!(code(&home.run(&["describe", id])), 1);
+    home.assert_empty();
+}
+
+#[test]
+fn an_ambiguous_beginning_is_refused_and_destroys_nothing() {
+    let home = Home::new();
+    let ids: Vec<_> = (0..2).map(|_| home.create(&[])).collect();
+    let shared = ids[0].bytes().zip(ids[1].bytes()).take_while(|(a, b)| a == b).count();
+    if shared == 0 {
+        eprintln!("skipped: the two ids have no beginning in common");
+        return;
+    }
+    let output = home.run(&["destroy", &ids[0][..shared]]);
+    assert_eq!(code(&output), 125, "{}", both(&output));
+    assert!(both(&output).contains(&ids[0]) && both(&output).contains(&ids[1]));
+    assert_eq!(home.count(), 2);
+}
+
+#[test]
+fn a_name_is_unique() {
+    let home = Home::new();
+    home.create(&["--name", "demo"]);
+    let output = home.run(&["create", "--name", "demo"]);
+    assert_eq!(code(&output), 125, "{}", both(&output));
+    assert_eq!(home.count(), 1);
+}
+
+#[test]
+fn destroy_goes_on_after_one_that_is_absent() {
+    let home = Home::new();
+    let (one, two) = (home.create(&[]), home.create(&[]));
+    let output = home.run(&["destroy", "--json", &one, "no-such-sandbox", &two]);
+    assert_eq!(code(&output), 1, "{}", both(&output));
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed, json!({"destroyed": [one, two], "absent": ["no-such-sandbox"], "failed": []}));
+    assert_eq!(home.count(), 0);
+}
+
+#[test]
+fn ls_filters_by_label_and_state() {
+    let home = Home::new();
+    let core = home.create(&["--label", "team=core", "--label", "x=1"]);
+    home.create(&["--label", "team=web"]);
+    let ids = |arguments: &[&str]| -> Vec<String> {
+        let listed = home.json(&[&["ls", "--json"], arguments].concat());
+        let records = listed.as_array().unwrap().iter();
+        records.map(|record| record["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&[]).len(), 2);
+    assert_eq!(ids(&["--label", "team=core"]), std::slice::from_ref(&core));
+    assert_eq!(
+        ids(&["--label", "team=core", "--label", "x=1", "--state", "running"]),
+        std::slice::from_ref(&core)
+    );
+    assert!(ids(&["--label", "team=core", "--label", "x=2"]).is_empty());
+    assert!(ids(&["--state", "stopped"]).is_empty());
+    assert!(home.text(&["ls"]).contains(&core));
+}
+
+#[test]
+fn kept_sandboxes_stay_and_others_do_not() {
+    let home = Home::new();
+    let output = home.run(&["run", "--keep", "--name", "kept", "--", "sh", "-c", "echo x > file; exit 4"]);
+    assert_eq!(code(&output), 4, "{}", both(&output));
+    // Standard error is no terminal here.
+    assert!(output.stderr.is_empty(), "{}", both(&output));
+    assert_eq!(home.text(&["exec", "kept", "--", "cat", "file"]), "x");
+    let kept = home.json(&["run", "--keep", "--json", "--", "true"]);
+    assert_eq!(home.count(), 2);
+    assert_eq!(code(&home.run(&["destroy", "kept", kept["id"].as_str().unwrap()])), 0);
+    assert_eq!(code(&home.run(&["run", "--", "true"])), 0);
+    home.assert_empty();
+}
+
+#[test]
+fn a_kept_sandbox_whose_command_never_ran_is_not_kept() {
+    let home = Home::new();
+    assert_eq!(code(&home.run(&["run", "--keep", "--", "no-such-program"])), 127);
+    home.assert_empty();
+}
+
+#[test]
+fn environment_user_and_folder_reach_the_command() {
+    let home = Home::new();
+    std::fs::write(home.current().join("env"), "# comment\nFILE=from file\nBOTH=file\n").unwrap();
+    let mut command = home.sandbar(&[
+        "run",
+        "--env-file",
+        "env",
+        "-e",
+        "BOTH=typed",
+        "-e",
+        "MINE",
+        "-w",
+        "/tmp",
+        "--",
+        "sh",
+        "-c",
+        "echo \"$FILE|$BOTH|$MINE|$(pwd)|$(id -un)\"",
+    ]);
+    let output = command.env("MINE", "a=b c").output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        "from file|typed|a=b c|/tmp|user",
+        "{}",
+        both(&output)
+    );
+    let id = home.create(&["-e", "STORED=1"]);
+    assert_eq!(home.text(&["exec", &id, "-e", "OWN=2", "--", "sh", "-c", "echo $STORED$OWN"]), "12");
+}
+
+#[test]
+fn the_provider_is_what_was_typed_then_what_the_environment_says() {
+    let (home, other) = (Home::new(), Home::new());
+    let id = home.create(&[]);
+    let url = format!("local:{}", home.data().display());
+    assert_eq!(code(&other.run(&["describe", &id])), 1);
+    assert_eq!(code(&other.run(&["describe", &id, "--provider", &url])), 0);
+    assert_eq!(code(&other.sandbar(&["describe", &id]).env("SANDBAR_URL", &url).output().unwrap()), 0);
+    let typed = other.sandbar(&["--provider", "local", "describe", &id]).env("SANDBAR_URL", &url).output();
+    assert_eq!(code(&typed.unwrap()), 1);
+}

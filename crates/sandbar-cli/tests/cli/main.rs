@@ -1,0 +1,10 @@
+//! The command line from outside: whole invocations, with what they print, how they end, and what they leave.
+
+mod bad_input;
+mod bytes;
+mod copies;
+mod ends;
+mod harness;
+mod help;
+mod json;
+mod lifecycle;
