@@ -1,1 +1,31 @@
+//! Sandboxes on this Linux machine, with nothing but this machine: no account, no daemon, no root, no download.
+//!
+//! [`LocalProvider`] is the backend. A sandbox has a *shim*, a small host process that [`shim_main`] is the `main` of, and an *agent* inside. Who
+//! starts, watches and adopts whom is decision 0002 in `docs/decisions`.
 
+mod ask;
+mod client;
+mod config;
+mod ctl;
+mod descriptor;
+mod destroy;
+mod env;
+mod error;
+mod helper;
+mod home;
+mod id;
+mod janitor;
+mod mounts;
+mod observe;
+mod options;
+mod provider;
+mod sandbox;
+mod shim;
+mod teardown;
+mod template;
+mod wait;
+
+pub use config::{DEFAULT_DEADLINE, DEFAULT_DISK, DEFAULT_MEMORY, DEFAULT_PIDS, Defaults, LocalConfig};
+pub use provider::LocalProvider;
+pub use sandbox::LocalSandbox;
+pub use shim::shim_main;

@@ -1,0 +1,79 @@
+//! The client of `shim.sock`.
+
+use std::time::Duration;
+
+use sandbar_core::{ErrorKind, Result};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::error::{fail, unknown};
+use crate::home::Folder;
+use crate::shim::SHIM_SOCKET;
+use crate::shim::protocol::{MAX_LINE, Op, Reply, Request, VERSION};
+
+/// How long an answer may take; a shim answers at once unless its machine is swamped.
+pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+/// How long a destruction may take: a folder of a million entries takes tens of seconds.
+pub(crate) const DESTRUCTION: Duration = Duration::from_secs(600);
+
+/// What came of a question.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// An answer, and the connection it came by.
+    Reply(Reply, BufReader<UnixStream>),
+    /// Nobody serves the socket, or whoever did went away in the middle: look again.
+    Nobody,
+}
+
+/// Asks the shim of the sandbox in `folder`. Refusals of the shim are errors.
+pub(crate) async fn ask(folder: &Folder, op: Op, bound: Duration, operation: &'static str) -> Result<Answer> {
+    let id = folder.id().as_str();
+    let answer = match timeout(bound, exchange(folder, op)).await {
+        Ok(Ok(Some(answer))) => answer,
+        Ok(Ok(None)) => return Ok(Answer::Nobody),
+        Ok(Err(cause)) => return Err(unknown(operation, id, format!("its shim can't be asked: {cause}"))),
+        Err(_) => {
+            let why = format!("its shim did not answer within {} s", bound.as_secs());
+            return Err(unknown(operation, id, why).with_retry(sandbar_core::Retry::OutcomeUnknown));
+        }
+    };
+    match answer {
+        (Reply::Failed(error), _) => Err(error.into_error(operation)),
+        (Reply::Versions(versions), _) => {
+            let message = format!("the shim of sandbox `{id}` speaks protocol versions {versions:?}, this library speaks {VERSION}");
+            Err(fail(ErrorKind::Config, operation, message)
+                .with_hint("use the `sandbar` executable of the version that made the sandbox"))
+        }
+        (reply, stream) => Ok(Answer::Reply(reply, stream)),
+    }
+}
+
+async fn exchange(folder: &Folder, op: Op) -> std::io::Result<Option<(Reply, BufReader<UnixStream>)>> {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
+    let stream = match UnixStream::connect(folder.socket(SHIM_SOCKET)).await {
+        Ok(stream) => stream,
+        Err(cause) if matches!(cause.kind(), NotFound | ConnectionRefused) => return Ok(None),
+        Err(cause) => return Err(cause),
+    };
+    let mut line = serde_json::to_vec(&Request { v: VERSION, op })?;
+    line.push(b'\n');
+    let mut stream = BufReader::with_capacity(1024, stream);
+    let limit = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
+    let mut answer = Vec::new();
+    let read = async {
+        stream.write_all(&line).await?;
+        (&mut stream).take(limit).read_until(b'\n', &mut answer).await
+    };
+    match read.await {
+        Ok(0) => Ok(None),
+        Ok(_) => Ok(Some((serde_json::from_slice(&answer)?, stream))),
+        Err(cause) if matches!(cause.kind(), BrokenPipe | ConnectionReset) => Ok(None),
+        Err(cause) => Err(cause),
+    }
+}
+
+/// A reply that does not belong to the question.
+pub(crate) fn misplaced(operation: &'static str) -> sandbar_core::Error {
+    fail(ErrorKind::Protocol, operation, "the shim's answer does not belong to the question")
+}

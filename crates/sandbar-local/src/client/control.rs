@@ -1,0 +1,154 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Method;
+use http::header::CONTENT_TYPE;
+use sandbar_core::{Error, ErrorKind, ProcessControl, PtySize, Result, Signal, State};
+use sandbar_wire::envd::{
+    Code, Empty, ProcessInput, ProcessSelector, Pty, RpcError, SelectRequest, SendInputRequest, SendSignalRequest,
+    UNARY_CONTENT_TYPE, UpdateRequest,
+};
+
+use super::body::whole;
+use super::fault;
+use super::link::Link;
+use super::rpc::request;
+use super::start::wire_size;
+use crate::error::fail;
+
+const WRITE: &str = "write";
+/// Bytes of input sent at a time: few calls for much input, and little that has to be held twice.
+const PIECE: usize = 1 << 20;
+/// How long a process may leave its input unread: as long as it likes, for as long as a sandbox may be thought to live.
+const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How to talk to one process.
+#[derive(Debug)]
+pub(super) struct Control<'a> {
+    link: &'a Link,
+    pid: u32,
+    terminal: bool,
+}
+
+impl<'a> Control<'a> {
+    /// To one with pipes.
+    pub(super) fn pipes(link: &'a Link, pid: u32) -> Self {
+        Self { link, pid, terminal: false }
+    }
+
+    /// Writes it all, waiting as long as the process does not read.
+    pub(super) async fn write_all(&self, mut bytes: Bytes) -> Result<()> {
+        while !bytes.is_empty() {
+            let piece = bytes.split_to(bytes.len().min(PIECE));
+            let input = if self.terminal {
+                ProcessInput { pty: Some(piece), stdin: None }
+            } else {
+                ProcessInput { stdin: Some(piece), pty: None }
+            };
+            let message = SendInputRequest { process: ProcessSelector::pid(self.pid), input };
+            let text = serde_json::to_vec(&message)
+                .map_err(|cause| fail(ErrorKind::Unexpected, WRITE, cause.to_string()))?;
+            let headers = [(CONTENT_TYPE.as_str(), UNARY_CONTENT_TYPE)];
+            let request = request(Method::POST, "/process.Process/SendInput", None, &headers, whole(text))?;
+            let response = self.link.send(request, PATIENCE, WRITE).await?;
+            let status = response.status();
+            let body = self.link.collect(response.into_body(), WRITE).await?;
+            if status != http::StatusCode::OK {
+                return Err(refused(WRITE, &RpcError::from_response(status.as_u16(), &body)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes standard input.
+    pub(super) async fn close(&self) -> Result<()> {
+        let message = SelectRequest { process: ProcessSelector::pid(self.pid) };
+        let answer = self.link.call::<Empty>("/process.Process/CloseStdin", &message, None, WRITE).await?;
+        match answer {
+            Ok(Empty {}) => Ok(()),
+            // Its input ended with it.
+            Err(error) if error.code == Code::NotFound => Ok(()),
+            Err(error) => Err(refused(WRITE, &error)),
+        }
+    }
+
+    pub(super) async fn resize_terminal(&self, size: PtySize) -> Result<()> {
+        const RESIZE: &str = "resize";
+        let message = UpdateRequest {
+            process: ProcessSelector::pid(self.pid),
+            pty: Some(Pty { size: Some(wire_size(size)) }),
+        };
+        match self.link.call::<Empty>("/process.Process/Update", &message, None, RESIZE).await? {
+            Ok(Empty {}) => Ok(()),
+            Err(error) => Err(refused(RESIZE, &error)),
+        }
+    }
+
+    /// Signals the process and its tree; `false` means that there is none.
+    pub(super) async fn signal_process(&self, signal: Signal) -> Result<bool> {
+        const SIGNAL: &str = "signal";
+        let message = SendSignalRequest {
+            process: ProcessSelector::pid(self.pid),
+            signal: sandbar_wire::envd::Signal::new(signal.0),
+        };
+        match self.link.call::<Empty>("/process.Process/SendSignal", &message, None, SIGNAL).await? {
+            Ok(Empty {}) => Ok(true),
+            Err(error) if error.code == Code::NotFound => Ok(false),
+            Err(error) if error.code == Code::Unimplemented => {
+                Err(fail(ErrorKind::InvalidInput, SIGNAL, format!("{} is not a signal that can be sent", signal.0)))
+            }
+            Err(error) => Err(fault::rpc(SIGNAL, &error)),
+        }
+    }
+}
+
+/// The agent's refusals of input and size: what is not open, or no terminal, is a matter of the process' state.
+fn refused(operation: &'static str, error: &RpcError) -> Error {
+    match error.code {
+        Code::Internal | Code::Unknown | Code::FailedPrecondition => {
+            Error::conflict(operation, State::Running, fault::readable(&error.message))
+                .with_backend(crate::config::BACKEND)
+        }
+        _ => fault::rpc(operation, error),
+    }
+}
+
+/// As [`Control`], for handles that live on their own.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) link: Arc<Link>,
+    pub(super) pid: u32,
+    pub(super) terminal: bool,
+}
+
+impl Handle {
+    fn control(&self) -> Control<'_> {
+        Control { link: &self.link, pid: self.pid, terminal: self.terminal }
+    }
+}
+
+#[async_trait]
+impl ProcessControl for Handle {
+    async fn write(&self, bytes: Bytes) -> Result<()> {
+        self.control().write_all(bytes).await
+    }
+
+    async fn close_stdin(&self) -> Result<()> {
+        if self.terminal {
+            return Err(Error::conflict(WRITE, State::Running, "a terminal has no end of file of its own")
+                .with_backend(crate::config::BACKEND)
+                .with_hint("write byte 4 to it"));
+        }
+        self.control().close().await
+    }
+
+    async fn resize(&self, size: PtySize) -> Result<()> {
+        self.control().resize_terminal(size).await
+    }
+
+    async fn signal(&self, signal: Signal) -> Result<bool> {
+        self.control().signal_process(signal).await
+    }
+}

@@ -1,0 +1,80 @@
+//! The one place where the agent's errors become those of the contract.
+
+use sandbar_core::{Error, ErrorKind, Retry};
+use sandbar_wire::envd::{Code, RpcError, reason};
+
+use crate::config::BACKEND;
+use crate::error::fail;
+
+/// Longest text of the agent's that is shown, in characters: what is inside may write it.
+const MAX_TEXT: usize = 500;
+
+/// An error document of the agent.
+pub(super) fn rpc(operation: &'static str, error: &RpcError) -> Error {
+    let text = readable(&error.message);
+    if error.reason.as_deref() == Some(reason::USER_REFUSED) {
+        return Error::unsupported(operation, "this user", text)
+            .with_backend(BACKEND)
+            .with_hint("leave the user out, or make the sandbox where user ids are mapped: as root, or with subordinate ids");
+    }
+    let kind = match (error.code, error.reason.as_deref()) {
+        (_, Some(reason::PROGRAM_NOT_FOUND)) => ErrorKind::NotFound,
+        (_, Some(reason::PROGRAM_NOT_EXECUTABLE)) => ErrorKind::PermissionDenied,
+        (_, Some(reason::BAD_CWD | reason::UNKNOWN_USER)) => ErrorKind::InvalidInput,
+        (_, Some(reason::OVERFLOW | reason::SLOW_READER)) => ErrorKind::LimitExceeded,
+        (Code::InvalidArgument | Code::OutOfRange, _) => ErrorKind::InvalidInput,
+        (Code::NotFound, _) => ErrorKind::NotFound,
+        (Code::AlreadyExists, _) => ErrorKind::AlreadyExists,
+        (Code::PermissionDenied, _) => ErrorKind::PermissionDenied,
+        (Code::ResourceExhausted, _) => ErrorKind::LimitExceeded,
+        (Code::DeadlineExceeded, _) => ErrorKind::Timeout,
+        (Code::Unauthenticated, _) => ErrorKind::Unauthenticated,
+        (Code::Unavailable | Code::Aborted | Code::Canceled, _) => ErrorKind::Unavailable,
+        (Code::Unimplemented, _) => ErrorKind::Protocol,
+        (Code::FailedPrecondition | Code::Unknown | Code::Internal | Code::DataLoss, _) => ErrorKind::Unexpected,
+    };
+    let error = fail(kind, operation, text);
+    if kind == ErrorKind::Unavailable { error.with_retry(Retry::OutcomeUnknown) } else { error }
+}
+
+/// The agent said something that is not of the protocol.
+pub(super) fn nonsense(operation: &'static str, cause: &dyn std::fmt::Display) -> Error {
+    fail(ErrorKind::Protocol, operation, format!("the agent's answer makes no sense: {}", readable(&cause.to_string())))
+        .with_retry(Retry::OutcomeUnknown)
+}
+
+/// A text of the agent's, bounded and without what would drive a terminal.
+pub(super) fn readable(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_TEXT).flat_map(|c| -> Box<dyn Iterator<Item = char>> {
+        if c.is_control() { Box::new(c.escape_default()) } else { Box::new(std::iter::once(c)) }
+    }).collect();
+    if shown.is_empty() {
+        shown.push_str("the agent gave no reason");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_follow_code_and_reason() {
+        let kind = |code, why: Option<&str>| {
+            let error = RpcError::new(code, "x");
+            rpc("run", &why.map_or(error.clone(), |why| error.with_reason(why))).kind()
+        };
+        assert_eq!(kind(Code::NotFound, None), ErrorKind::NotFound);
+        assert_eq!(kind(Code::InvalidArgument, Some(reason::PROGRAM_NOT_FOUND)), ErrorKind::NotFound);
+        assert_eq!(kind(Code::InvalidArgument, Some(reason::PROGRAM_NOT_EXECUTABLE)), ErrorKind::PermissionDenied);
+        assert_eq!(kind(Code::Unauthenticated, Some(reason::UNKNOWN_USER)), ErrorKind::InvalidInput);
+        assert_eq!(kind(Code::PermissionDenied, Some(reason::USER_REFUSED)), ErrorKind::Unsupported);
+        assert_eq!(kind(Code::ResourceExhausted, Some(reason::OVERFLOW)), ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn what_comes_from_inside_can_not_drive_a_terminal() {
+        assert_eq!(readable("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+        assert_eq!(readable(&"x".repeat(10_000)).len(), MAX_TEXT);
+    }
+}

@@ -1,0 +1,149 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbar_core::{Error, ErrorKind, Result, Retry, SandboxId, State};
+use tokio::io::BufReader;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep};
+
+use super::pool::{Failure, Pool};
+use crate::ask::{Answer, ask};
+use crate::error::{gone, not_running, unknown};
+use crate::helper;
+use crate::home::Folder;
+use crate::observe::{Observed, is_over};
+use crate::provider::Inner;
+use crate::shim::protocol::{Op, Reply, Report, Task};
+
+/// How often a shim may be found dead in one call.
+const ATTEMPTS: usize = 5;
+/// How long a sandbox may take from the end of its agent to the end of its record.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// The way to one sandbox: its shim, its agent, and what is known of them.
+#[derive(Debug)]
+pub(crate) struct Link {
+    inner: Arc<Inner>,
+    id: SandboxId,
+    pub(super) pool: Pool,
+}
+
+impl Link {
+    pub(crate) fn new(inner: Arc<Inner>, id: SandboxId) -> Self {
+        Self { inner, id, pool: Pool::default() }
+    }
+
+    pub(crate) fn id(&self) -> &SandboxId {
+        &self.id
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    /// The folder of the sandbox, which runs and has a shim: one whose shim is gone is adopted by a new one.
+    pub(super) async fn live(&self, operation: &'static str) -> Result<Folder> {
+        let id = self.id.as_str();
+        for _ in 0..ATTEMPTS {
+            let seen = self.inner.look(&self.id, operation)?.ok_or_else(|| gone(operation, id))?;
+            match seen.state() {
+                State::Running if seen.guarded => return Ok(seen.folder),
+                State::Running => self.adopt(&seen, operation).await?,
+                state => return Err(not_running(operation, id, state, seen.record.reason.as_deref())),
+            }
+        }
+        Err(unknown(operation, id, "its shim comes and goes"))
+    }
+
+    /// Starts a new shim for a sandbox whose own is gone.
+    async fn adopt(&self, seen: &Observed, operation: &'static str) -> Result<()> {
+        let over = is_over(&seen.record).map_err(|cause| unknown(operation, self.id.as_str(), cause))?;
+        if let Some(why) = over {
+            // A lookup that finds it dead does not bring it back; the new shim would destroy it, and so does this.
+            self.inner.destroy(&self.id).await?;
+            return Err(gone(operation, self.id.as_str()).with_hint(format!("it was destroyed: {why}")));
+        }
+        let executable = self.inner.executable()?;
+        let started = helper::start(&executable, &self.inner.home, Task::Adopt(self.id.clone()), operation).await?;
+        self.inner.adopt_child(started.child);
+        match started.report {
+            // Where another shim was faster, the next look finds it.
+            Report::Ready { .. } | Report::Guarded => Ok(()),
+            Report::Failed(error) => Err(error.into_error(operation)),
+        }
+    }
+
+    /// Asks the shim, adopting the sandbox first where it has none.
+    pub(crate) async fn ask_shim(
+        &self,
+        op: impl Fn() -> Op,
+        bound: Duration,
+        operation: &'static str,
+    ) -> Result<(Reply, BufReader<UnixStream>)> {
+        let end = Instant::now() + SETTLING;
+        loop {
+            let folder = self.live(operation).await?;
+            match ask(&folder, op(), bound, operation).await? {
+                Answer::Reply(reply, stream) => return Ok((reply, stream)),
+                // A shim that begins or ends: what it leads to shows soon.
+                Answer::Nobody if Instant::now() < end => sleep(Duration::from_millis(2)).await,
+                Answer::Nobody => return Err(unknown(operation, self.id.as_str(), "its shim does not serve")),
+            }
+        }
+    }
+
+    /// What a lost connection means: a sandbox that is gone or stopped says so, in anything else the outcome is unknown.
+    pub(super) async fn lost(&self, operation: &'static str, failure: Failure) -> Error {
+        let (text, sent) = match &failure {
+            Failure::Gone => ("the agent does not listen any more".to_owned(), false),
+            Failure::Broken(cause) => (format!("the connection to the agent broke: {}", chain(cause)), true),
+            Failure::Connect(cause) => (format!("the agent can't be connected: {cause}"), false),
+        };
+        let lost = |text: String| {
+            Error::new(ErrorKind::Unavailable, operation, format!("the state of sandbox `{}` is unknown: {text}", self.id))
+                .with_backend(crate::config::BACKEND)
+                .with_resource(format!("sandbox `{}`", self.id))
+                .with_retry(if sent { Retry::OutcomeUnknown } else { Retry::Safe })
+        };
+        let end = Instant::now() + SETTLING;
+        loop {
+            match self.inner.look(&self.id, operation) {
+                Ok(None) => return gone(operation, self.id.as_str()),
+                Ok(Some(seen)) => {
+                    let state = seen.state();
+                    let agent_lives = match &seen.record.private.agent {
+                        Some(agent) => agent.lives().unwrap_or(true),
+                        None => true,
+                    };
+                    if state == State::Stopped {
+                        return not_running(operation, self.id.as_str(), state, seen.record.reason.as_deref());
+                    }
+                    // A broken connection to an agent that lives is no news of the sandbox; a dead one is about to be noticed.
+                    if agent_lives && state == State::Running {
+                        return lost(text);
+                    }
+                    if Instant::now() >= end {
+                        return match state {
+                            State::Running => lost(text),
+                            state => not_running(operation, self.id.as_str(), state, None),
+                        };
+                    }
+                }
+                Err(error) => return lost(format!("{text}; and {error}")),
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// An error with what is behind it: hyper says nothing at the top.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,18 @@
+//! The client of the guest agent: the parts of the contract over the sandbox' own socket.
+
+mod body;
+mod commands;
+mod control;
+mod entries;
+mod fault;
+mod files;
+mod guest;
+mod link;
+mod pool;
+mod processes;
+mod rpc;
+mod start;
+mod watching;
+
+pub(crate) use link::Link;
+pub(crate) use processes::Shared;

@@ -1,0 +1,259 @@
+//! `Start` and `Connect`: what the commands and the processes part have in common.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use sandbar_core::{Command, Error, ErrorKind, EnvVars, ExitStatus, GuestPath, KillCause, ProcessExit, PtySize, Result, UserName};
+use sandbar_wire::envd::{
+    Channel, Code, ConnectRequest, EndEvent, ProcessConfig, ProcessEvent, ProcessSelector, Pty, RpcError, StartRequest,
+    causes, decode_process_event,
+};
+
+use super::fault;
+use super::link::Link;
+use super::rpc::{Messages, Next};
+use crate::ask::{Answer, ask};
+use crate::shim::protocol::{Op, Reply};
+
+const START: &str = "/process.Process/Start";
+const CONNECT: &str = "/process.Process/Connect";
+/// How long the shim may take to tell what a limit did; without an answer the cause stays unknown.
+const CAUSE: Duration = Duration::from_secs(2);
+/// How much longer than a command's timeout its stream may go on, before the agent is taken for unable to end it.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What to start, in the contract's words.
+#[derive(Debug)]
+pub(super) struct Wish<'a> {
+    pub(super) command: &'a Command,
+    pub(super) cwd: Option<&'a GuestPath>,
+    pub(super) env: &'a EnvVars,
+    pub(super) user: Option<&'a UserName>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) stdin: bool,
+    pub(super) pty: Option<PtySize>,
+    pub(super) tag: Option<String>,
+}
+
+/// A process of the agent's that is followed.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) pid: u32,
+    messages: Messages,
+    started: Timestamp,
+    /// When its stream has to be over.
+    limit: Option<tokio::time::Instant>,
+}
+
+/// What a followed process says.
+#[derive(Debug)]
+pub(super) enum Said {
+    Data(Channel, Bytes),
+    End(ProcessExit),
+}
+
+/// Why a process is not followed any more.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// Its time was over, and its tree was ended.
+    TimedOut,
+    /// Its time was over, and it is not known whether its tree was ended.
+    TimedOutSilently,
+    /// Anything else.
+    Failed(Error),
+}
+
+impl Link {
+    /// Starts a process. The inner error is the agent's refusal.
+    pub(super) async fn start(
+        &self,
+        wish: Wish<'_>,
+        operation: &'static str,
+    ) -> Result<std::result::Result<Followed, RpcError>> {
+        let request = request(&wish, operation)?;
+        let started = crate::home::now();
+        let opened = self.open_stream(START, &request, wish.user, wish.timeout, operation).await?;
+        match opened {
+            Ok(messages) => self.follow(messages, started, wish.timeout, operation).await,
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Follows a process that runs.
+    pub(super) async fn connect_to(
+        &self,
+        pid: u32,
+        operation: &'static str,
+    ) -> Result<std::result::Result<Followed, RpcError>> {
+        let request = ConnectRequest { process: ProcessSelector::pid(pid) };
+        match self.open_stream(CONNECT, &request, None, None, operation).await? {
+            Ok(messages) => self.follow(messages, crate::home::now(), None, operation).await,
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Reads the first message, which says that the process runs.
+    async fn follow(
+        &self,
+        mut messages: Messages,
+        started: Timestamp,
+        timeout: Option<Duration>,
+        operation: &'static str,
+    ) -> Result<std::result::Result<Followed, RpcError>> {
+        let limit = timeout.and_then(|timeout| tokio::time::Instant::now().checked_add(timeout.saturating_add(GRACE)));
+        match messages.next().await {
+            Next::Message(payload) => match decode_process_event(&payload) {
+                Ok(ProcessEvent::Start { pid }) => Ok(Ok(Followed { pid, messages, started, limit })),
+                Ok(_) => Err(fault::nonsense(operation, &"the first message is not the start")),
+                Err(cause) => Err(fault::nonsense(operation, &cause)),
+            },
+            Next::End(Some(error)) => Ok(Err(error)),
+            Next::End(None) => Err(fault::nonsense(operation, &"the stream ended before the start")),
+            Next::Lost(failure) => Err(self.lost(operation, failure).await),
+            Next::Nonsense(why) => Err(fault::nonsense(operation, &why)),
+        }
+    }
+
+    /// The next that a process says. After its end there is nothing more to ask for.
+    pub(super) async fn next_of(
+        &self,
+        process: &mut Followed,
+        operation: &'static str,
+    ) -> std::result::Result<Said, Stopped> {
+        loop {
+            let next = match process.limit {
+                Some(limit) => match tokio::time::timeout_at(limit, process.messages.next()).await {
+                    Ok(next) => next,
+                    Err(_) => return Err(Stopped::TimedOutSilently),
+                },
+                None => process.messages.next().await,
+            };
+            match next {
+                Next::Message(payload) => match decode_process_event(&payload) {
+                    Ok(ProcessEvent::Data { channel, bytes }) => return Ok(Said::Data(channel, bytes)),
+                    Ok(ProcessEvent::End(end)) => {
+                        // The last message follows at once; with it the connection is free for the next command.
+                        let _ = tokio::time::timeout(CAUSE, process.messages.next()).await;
+                        return self.end_of(&end, process.started).await;
+                    }
+                    Ok(ProcessEvent::Start { .. } | ProcessEvent::Keepalive | ProcessEvent::Unknown) => {}
+                    Err(cause) => return Err(Stopped::Failed(fault::nonsense(operation, &cause))),
+                },
+                Next::End(Some(error)) if error.code == Code::DeadlineExceeded => return Err(Stopped::TimedOut),
+                Next::End(Some(error)) => return Err(Stopped::Failed(fault::rpc(operation, &error))),
+                Next::End(None) => {
+                    let why = "the stream ended without the process' end";
+                    return Err(Stopped::Failed(fault::nonsense(operation, &why)));
+                }
+                Next::Lost(failure) => return Err(Stopped::Failed(self.lost(operation, failure).await)),
+                Next::Nonsense(why) => return Err(Stopped::Failed(fault::nonsense(operation, &why))),
+            }
+        }
+    }
+
+    async fn end_of(&self, end: &EndEvent, started: Timestamp) -> std::result::Result<Said, Stopped> {
+        if end.cause.as_deref() == Some(causes::TIMEOUT) {
+            return Err(Stopped::TimedOut);
+        }
+        let status = status_of(end);
+        let cause = if was_killed(status) { self.cause_since(started).await } else { None };
+        Ok(Said::End(ProcessExit { status, cause }))
+    }
+
+    /// Which limit ended something since then, if one did.
+    async fn cause_since(&self, started: Timestamp) -> Option<KillCause> {
+        let asked = async {
+            let folder = self.live("find the cause").await.ok()?;
+            match ask(&folder, Op::Stats, CAUSE, "find the cause").await.ok()? {
+                Answer::Reply(Reply::Stats(usage), _) => usage.last_kill,
+                _ => None,
+            }
+        };
+        let last = tokio::time::timeout(CAUSE, asked).await.ok().flatten()?;
+        (last.at >= started).then_some(last.cause)
+    }
+}
+
+/// The status in an end event. What is not certain is unknown.
+fn status_of(end: &EndEvent) -> ExitStatus {
+    match (end.cause.as_deref(), end.signal) {
+        (Some(causes::UNKNOWN), _) => ExitStatus::Unknown,
+        (_, Some(signal)) => i32::try_from(signal).map_or(ExitStatus::Unknown, ExitStatus::Signal),
+        (_, None) if end.exited => ExitStatus::Code(end.exit_code),
+        (_, None) => ExitStatus::Unknown,
+    }
+}
+
+/// Whether a limit may be behind it: killed, or a shell's word for a child that was, or a start that was refused.
+fn was_killed(status: ExitStatus) -> bool {
+    matches!(status, ExitStatus::Signal(9) | ExitStatus::Code(137) | ExitStatus::Unknown)
+}
+
+fn request(wish: &Wish<'_>, operation: &'static str) -> Result<StartRequest> {
+    wish.command.check().map_err(|error| error.with_backend(crate::config::BACKEND))?;
+    let text = |what: &str, bytes: &[u8]| {
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| {
+            Error::unsupported(operation, format!("{what} that is not UTF-8"), "the guest's protocol carries text")
+                .with_backend(crate::config::BACKEND)
+                .with_hint("pass the bytes by standard input or a file")
+        })
+    };
+    let mut argv = wish.command.argv().iter().map(|argument| text("an argument", argument.as_encoded_bytes()));
+    let cmd = argv.next().transpose()?.unwrap_or_default();
+    let args = argv.collect::<Result<_>>()?;
+    let cwd = wish.cwd.map(|cwd| text("a working folder", cwd.as_bytes())).transpose()?;
+    let envs: BTreeMap<_, _> = wish.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Ok(StartRequest {
+        process: ProcessConfig { cmd, args, envs, cwd },
+        pty: wish.pty.map(|size| Pty { size: Some(wire_size(size)) }),
+        tag: wish.tag.clone(),
+        stdin: Some(wish.stdin),
+    })
+}
+
+/// The size of a terminal, in the agent's words.
+pub(super) fn wire_size(size: PtySize) -> sandbar_wire::envd::PtySize {
+    sandbar_wire::envd::PtySize { cols: size.cols.into(), rows: size.rows.into() }
+}
+
+/// The error of a command whose time was over.
+pub(super) fn timed_out(operation: &'static str, timeout: Option<Duration>) -> Error {
+    let after = timeout.map(|timeout| format!(" after {timeout:?}")).unwrap_or_default();
+    crate::error::fail(ErrorKind::Timeout, operation, format!("the command ran into its timeout{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_certain_is_unknown_and_never_a_success() {
+        let end = |signal, exited, exit_code, cause: Option<&str>| {
+            status_of(&EndEvent { signal, exited, exit_code, cause: cause.map(str::to_owned), ..EndEvent::default() })
+        };
+        assert_eq!(end(None, true, 3, None), ExitStatus::Code(3));
+        assert_eq!(end(Some(9), false, -1, None), ExitStatus::Signal(9));
+        assert_eq!(end(None, false, 0, None), ExitStatus::Unknown);
+        assert_eq!(end(None, true, 0, Some(causes::UNKNOWN)), ExitStatus::Unknown);
+        assert_eq!(end(Some(u32::MAX), false, 0, None), ExitStatus::Unknown);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused_and_not_bent() {
+        use std::os::unix::ffi::OsStringExt;
+        let command = Command::new("echo").arg(std::ffi::OsString::from_vec(vec![0xff]));
+        let wish = Wish {
+            command: &command,
+            cwd: None,
+            env: &EnvVars::new(),
+            user: None,
+            timeout: None,
+            stdin: false,
+            pty: None,
+            tag: None,
+        };
+        assert_eq!(request(&wish, "run").unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+}

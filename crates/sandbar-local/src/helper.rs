@@ -1,0 +1,146 @@
+//! The `sandbar` executable in its role as a shim: where it is, and how it is started.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sandbar_core::{ErrorKind, Result};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe;
+use tokio::time::timeout;
+
+use crate::env::{self, Environment};
+use crate::error::{fail, io_error};
+use crate::shim::protocol::{MAX_LINE, Orders, Report, Task, VERSION};
+
+/// The name under which the executable is a shim.
+const SHIM_NAME: &str = "sandbar-shim";
+const FILE: &str = "sandbar";
+/// How long a shim may take to report. A creation takes milliseconds; the shim itself gives up on a silent agent earlier.
+const REPORT: Duration = Duration::from_secs(60);
+
+/// Finds the executable: what the config names, what the environment names, beside the current executable and above it, then `PATH`.
+pub(crate) fn find(configured: Option<&Path>, environment: &Environment) -> Result<PathBuf> {
+    let named = configured.or(environment.helper.as_deref());
+    if let Some(named) = named {
+        return if is_executable(named) { absolute(named) } else { Err(missing(&format!("`{}` is not an executable file", named.display()))) };
+    }
+    let current = std::env::current_exe().ok();
+    let beside = current.iter().flat_map(|current| current.ancestors().skip(1).take(2)).map(Path::to_path_buf);
+    let in_path = std::env::split_paths(&environment.path).filter(|dir| dir.is_absolute());
+    for dir in beside.chain(in_path) {
+        let file = dir.join(FILE);
+        if is_executable(&file) {
+            return absolute(&file);
+        }
+    }
+    Err(missing("the `sandbar` executable is neither beside this program nor in `PATH`"))
+}
+
+fn missing(why: &str) -> sandbar_core::Error {
+    fail(ErrorKind::Config, "create", why).with_hint(format!(
+        "build it with `cargo build -p sandbar-cli`, or install it, and name it with `{}`",
+        env::HELPER
+    ))
+}
+
+fn is_executable(path: &Path) -> bool {
+    use rustix::fs::{Access, access};
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|cause| io_error("create", &format!("`{}`", path.display()), cause))
+}
+
+/// A shim that reported.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) report: Report,
+    /// As long as this is open, the sandbox has its owner.
+    pub(crate) owner: OwnedFd,
+    pub(crate) child: Child,
+}
+
+/// Starts a shim with `task` and waits for its report. If this future is dropped, the shim takes back what it did.
+pub(crate) async fn start(executable: &Path, home: &Path, task: Task, operation: &'static str) -> Result<Started> {
+    let orders =
+        Orders { v: VERSION, library: env!("CARGO_PKG_VERSION").to_owned(), home: home.to_owned(), task };
+    let mut line = serde_json::to_vec(&orders).map_err(|cause| io_error(operation, "the shim's orders", cause))?;
+    line.push(b'\n');
+    if line.len() > MAX_LINE {
+        let message = format!("environment and labels are larger than {MAX_LINE} bytes");
+        return Err(fail(ErrorKind::LimitExceeded, operation, message));
+    }
+    let place = executable.display();
+    // The shim needs nothing of the environment, and what is in it is none of a sandbox' business.
+    let mut child = Command::new(executable)
+        .arg0(SHIM_NAME)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|cause| io_error(operation, &format!("`{place}`"), cause))?;
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(fail(ErrorKind::Unexpected, operation, "the shim has no pipes"));
+    };
+    let broken = |cause: std::io::Error| io_error(operation, "the pipe to the shim", cause);
+    let mut sender = nonblocking(OwnedFd::from(stdin)).and_then(pipe::Sender::from_owned_fd).map_err(broken)?;
+    let receiver = nonblocking(OwnedFd::from(stdout)).and_then(pipe::Receiver::from_owned_fd).map_err(broken)?;
+    let exchange = async {
+        // A shim that refuses its orders may not read them to the end: its report tells why.
+        let sent = sender.write_all(&line).await;
+        let limit = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
+        let mut report = Vec::new();
+        BufReader::with_capacity(1024, receiver).take(limit).read_until(b'\n', &mut report).await?;
+        if report.is_empty() {
+            sent?;
+        }
+        Ok(report)
+    };
+    let report = match timeout(REPORT, exchange).await {
+        Ok(report) => report.map_err(broken)?,
+        Err(_) => {
+            let message = format!("the shim did not report within {} s", REPORT.as_secs());
+            return Err(fail(ErrorKind::Timeout, operation, message)
+                .with_retry(sandbar_core::Retry::OutcomeUnknown));
+        }
+    };
+    let report = serde_json::from_slice(&report).map_err(|_| {
+        let _ = child.wait();
+        fail(ErrorKind::Config, operation, format!("`{place}` does not answer as a `sandbar` executable"))
+            .with_hint(format!("name the right one with `{}`", env::HELPER))
+    })?;
+    let owner = sender.into_nonblocking_fd().map_err(broken)?;
+    Ok(Started { report, owner, child })
+}
+
+fn nonblocking(fd: OwnedFd) -> std::io::Result<OwnedFd> {
+    rustix::io::ioctl_fionbio(&fd, true)?;
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_counts_and_absence_has_a_remedy() {
+        let scratch = tempfile::tempdir().unwrap();
+        let environment = Environment { helper: Some(scratch.path().join("nothing")), ..Environment::default() };
+        let error = find(None, &environment).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.hint().unwrap().contains("SANDBAR_HELPER"));
+        assert_eq!(find(Some(Path::new("/bin/sh")), &environment).unwrap(), Path::new("/bin/sh"));
+    }
+
+    #[tokio::test]
+    async fn a_stranger_in_its_place_is_noticed() {
+        let task = Task::Adopt(sandbar_core::SandboxId::new("s1").unwrap());
+        let error = start(Path::new("/bin/true"), Path::new("/nowhere"), task, "adopt").await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Config | ErrorKind::Unexpected), "{error}");
+    }
+}

@@ -1,0 +1,14 @@
+//! The data folder: what stands where, and how several processes change it at once. The layout is that of decision 0002.
+
+mod folder;
+mod lock;
+mod names;
+mod open;
+mod record;
+mod slots;
+mod trash;
+
+pub(crate) use folder::Folder;
+pub(crate) use lock::Lock;
+pub(crate) use open::Home;
+pub(crate) use record::{AgentMark, EGRESS, Owner, Private, StoredRecord, isolation, now};

@@ -1,0 +1,212 @@
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use sandbar_core::{
+    DeadlineAction, EgressPolicy, EgressSummary, Isolation, IsolationReport, Labels, LastKill, Limit, PortMapping,
+    ProjectId, SandboxId, SandboxName, SandboxRecord, State,
+};
+use sandbar_engine::IdMode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The record as it stands on disk: what the last shim wrote. [`crate::observe`] corrects it by what it sees.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StoredRecord {
+    pub(crate) version: u32,
+    pub(crate) id: SandboxId,
+    pub(crate) name: Option<SandboxName>,
+    pub(crate) project: Option<ProjectId>,
+    pub(crate) state: State,
+    pub(crate) template: String,
+    pub(crate) labels: Labels,
+    pub(crate) created_at: Timestamp,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) deadline: Option<Timestamp>,
+    pub(crate) on_deadline: DeadlineAction,
+    pub(crate) isolation: IsolationReport,
+    pub(crate) limits: BTreeMap<String, Limit>,
+    pub(crate) last_kill: Option<LastKill>,
+    pub(crate) ports: Vec<PortMapping>,
+    pub(crate) egress: EgressSummary,
+    pub(crate) reason: Option<String>,
+    /// What only this backend needs.
+    pub(crate) private: Private,
+    /// Keys of a newer version, kept when this one rewrites the record.
+    #[serde(flatten)]
+    pub(crate) rest: Map<String, Value>,
+}
+
+/// What only this backend needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Private {
+    /// How ids are mapped.
+    pub(crate) ids: IdMode,
+    /// The number of its id range, where it has one.
+    pub(crate) slot: Option<u32>,
+    /// The first process inside, once it was started.
+    pub(crate) agent: Option<AgentMark>,
+    /// Whom it belongs to, if it does not outlive its maker.
+    pub(crate) owner: Option<Owner>,
+    /// The digest of the host's programs that it was made over.
+    pub(crate) fingerprint: String,
+    /// Keys of a newer version.
+    #[serde(flatten)]
+    pub(crate) rest: Map<String, Value>,
+}
+
+/// Names the agent so that a later process with its number is not taken for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AgentMark {
+    /// Its number on the host.
+    pub(crate) pid: i32,
+    /// When it started, in clock ticks after boot.
+    pub(crate) start_time: u64,
+    /// The boot in which that was.
+    pub(crate) boot: String,
+}
+
+/// Names the process that a sandbox belongs to.
+pub(crate) type Owner = AgentMark;
+
+impl AgentMark {
+    /// Names a process of the present boot; `None` if it is gone.
+    pub(crate) fn of(pid: rustix::process::Pid) -> Result<Option<Self>, sandbar_engine::Error> {
+        let start = sandbar_engine::proc_id::start_time(pid)?;
+        Ok(start.map(|start_time| Self::new(pid, start_time)))
+    }
+
+    /// Names a process of the present boot by its number and start.
+    pub(crate) fn new(pid: rustix::process::Pid, start_time: u64) -> Self {
+        Self { pid: pid.as_raw_nonzero().get(), start_time, boot: boot_id() }
+    }
+
+    /// Whether the process still runs.
+    pub(crate) fn lives(&self) -> Result<bool, sandbar_engine::Error> {
+        match rustix::process::Pid::from_raw(self.pid) {
+            Some(pid) if self.boot == boot_id() => sandbar_engine::proc_id::alive(pid, self.start_time),
+            _ => Ok(false),
+        }
+    }
+
+    /// Its number, as long as it is of the present boot.
+    pub(crate) fn pid(&self) -> Option<rustix::process::Pid> {
+        rustix::process::Pid::from_raw(self.pid).filter(|_| self.boot == boot_id())
+    }
+}
+
+/// The id of the present boot. Where it can't be read, numbers and start times alone have to do.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+/// The time, in the precision that records have: milliseconds.
+pub(crate) fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+}
+
+impl StoredRecord {
+    /// The form of the contract, in the state observed.
+    pub(crate) fn to_public(&self, state: State, reason: Option<String>) -> SandboxRecord {
+        SandboxRecord {
+            version: SandboxRecord::VERSION,
+            id: self.id.clone(),
+            name: self.name.clone(),
+            project: self.project.clone(),
+            state,
+            template: Some(self.template.clone()),
+            labels: self.labels.clone(),
+            created_at: Some(self.created_at),
+            started_at: self.started_at,
+            deadline: self.deadline,
+            on_deadline: self.on_deadline,
+            isolation: self.isolation,
+            limits: self.limits.clone(),
+            last_kill: self.last_kill.clone(),
+            ports: if state == State::Running { self.ports.clone() } else { Vec::new() },
+            egress: self.egress,
+            volumes: Vec::new(),
+            reason,
+        }
+    }
+
+    /// Whether its time is over.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Timestamp::now())
+    }
+}
+
+/// The wall of a sandbox with these ids.
+pub(crate) fn isolation(ids: &IdMode) -> IsolationReport {
+    use sandbar_core::IdMapping;
+    let ids = match ids {
+        IdMode::Range { .. } => IdMapping::Range,
+        IdMode::Subordinate(_) => IdMapping::Subordinate,
+        IdMode::Single => IdMapping::Single,
+    };
+    IsolationReport { tier: Isolation::Namespaces, ids: Some(ids) }
+}
+
+/// The only policy that this backend can keep for now.
+pub(crate) const EGRESS: EgressSummary = EgressSummary { policy: Some(EgressPolicy::DenyAll) };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn sample() -> StoredRecord {
+        StoredRecord {
+            version: 1,
+            id: SandboxId::new("s1").unwrap(),
+            name: None,
+            project: None,
+            state: State::Running,
+            template: "host".into(),
+            labels: Labels::new(),
+            created_at: now(),
+            started_at: None,
+            deadline: None,
+            on_deadline: DeadlineAction::Destroy,
+            isolation: isolation(&IdMode::Single),
+            limits: BTreeMap::new(),
+            last_kill: None,
+            ports: Vec::new(),
+            egress: EGRESS,
+            reason: None,
+            private: Private {
+                ids: IdMode::Single,
+                slot: None,
+                agent: None,
+                owner: None,
+                fingerprint: "f".into(),
+                rest: Map::new(),
+            },
+            rest: Map::new(),
+        }
+    }
+
+    #[test]
+    fn keys_of_a_newer_version_survive_a_rewrite() {
+        let mut value = serde_json::to_value(sample()).unwrap();
+        value["colour"] = "blue".into();
+        value["private"]["depth"] = 3.into();
+        let record: StoredRecord = serde_json::from_value(value.clone()).unwrap();
+        assert_eq!(serde_json::to_value(record).unwrap(), value);
+    }
+
+    #[test]
+    fn a_process_is_named_for_good() {
+        let me = AgentMark::of(rustix::process::getpid()).unwrap().unwrap();
+        assert!(me.lives().unwrap());
+        assert!(!AgentMark { start_time: me.start_time + 1, ..me.clone() }.lives().unwrap());
+        assert!(!AgentMark { boot: "another".into(), ..me }.lives().unwrap());
+    }
+
+    #[test]
+    fn ports_are_shown_only_while_it_runs() {
+        let mut record = sample();
+        record.ports.push(PortMapping { guest: 80, host: "127.0.0.1".into(), port: 1 });
+        assert_eq!(record.to_public(State::Running, None).ports.len(), 1);
+        assert!(record.to_public(State::Stopped, None).ports.is_empty());
+    }
+}

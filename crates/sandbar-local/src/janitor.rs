@@ -1,0 +1,86 @@
+//! Tidying up after the dead: every command that writes finishes what others began. Bounded, and safe with others at it: whoever has a
+//! folder's lock acts on it.
+
+use sandbar_core::SandboxId;
+
+use crate::error::Lookup;
+use crate::home::{Folder, Home, Lock};
+use crate::id::random_bytes;
+use crate::observe::{Observed, is_over};
+use crate::{teardown, template};
+
+/// Sandboxes that one command looks at: a look takes microseconds, so this stays far below the time that a creation takes.
+const LOOKED_AT: usize = 64;
+/// Leftovers that one command removes.
+const REMOVED: usize = 16;
+
+/// What there is to do.
+#[derive(Debug)]
+pub(crate) struct Work {
+    home: Home,
+    dead: Vec<SandboxId>,
+    trash: Vec<SandboxId>,
+}
+
+impl Work {
+    /// Looks for leftovers, without changing anything. `None` means that there is nothing to do. What can't be looked at is left to the command
+    /// that needs it.
+    pub(crate) fn find(home: Home) -> Option<Self> {
+        let mut ids = home.ids().unwrap_or_default();
+        if ids.len() > LOOKED_AT {
+            // Not always the same ones.
+            let random = random_bytes(2).unwrap_or_else(|_| vec![0, 0]);
+            let start = usize::from(u16::from_le_bytes([random[0], random[1]])) % ids.len();
+            ids.rotate_left(start);
+            ids.truncate(LOOKED_AT);
+        }
+        ids.retain(|id| is_left(&home, id));
+        ids.truncate(REMOVED);
+        let mut trash = home.trashed().unwrap_or_default();
+        trash.truncate(REMOVED);
+        let _ = template::sweep(&home, REMOVED);
+        if ids.is_empty() && trash.is_empty() { None } else { Some(Self { home, dead: ids, trash }) }
+    }
+
+    /// Removes them. What does not go is left to the next command; a command that names it gets the error.
+    pub(crate) fn run(self) {
+        for id in &self.dead {
+            let _ = remove(&self.home, id);
+        }
+        for id in &self.trash {
+            let _ = teardown::empty_trash(&self.home, id);
+        }
+    }
+}
+
+/// Whether nothing is left to guard in the folder of `id`.
+fn is_left(home: &Home, id: &SandboxId) -> bool {
+    let Ok(Some(folder)) = Folder::open(home, id) else { return false };
+    if folder.shim_lives().unwrap_or(true) {
+        return false;
+    }
+    match Observed::look(home, id, "clean up") {
+        Ok(Some(seen)) => !seen.guarded && is_over(&seen.record).is_ok_and(|why| why.is_some()),
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+fn remove(home: &Home, id: &SandboxId) -> Lookup<()> {
+    let busy = |cause| crate::error::unknown("clean up", id.as_str(), cause);
+    let Some(folder) = Folder::open(home, id).map_err(busy)? else { return Ok(None) };
+    let Some(lock) = Lock::take(&folder).map_err(busy)? else { return Ok(None) };
+    // Only now is it certain that nobody else acts on it: look again.
+    if !folder.is_in_place(home).map_err(busy)? {
+        return Ok(None);
+    }
+    let record = folder.record().map_err(|cause| crate::error::unknown("clean up", id.as_str(), cause))?;
+    let over = match &record {
+        None => true,
+        Some(record) => is_over(record).is_ok_and(|why| why.is_some()),
+    };
+    if over {
+        teardown::tear_down(home, &folder, record, &lock)?;
+    }
+    Ok(Some(()))
+}

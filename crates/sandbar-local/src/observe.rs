@@ -1,0 +1,108 @@
+//! The state of a sandbox is what is observed: the table of decision 0002.
+
+use sandbar_core::{Result, SandboxId, SandboxRecord, State};
+
+use crate::error::unknown;
+use crate::home::{Folder, Home, StoredRecord};
+use crate::template::Base;
+
+/// How often a record may change under a reader: a creation, a take-over and an end make three.
+const CHANGES: usize = 8;
+
+/// What stands in the data folder under an id, and what was seen of it.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    pub(crate) folder: Folder,
+    pub(crate) record: StoredRecord,
+    /// Whether a shim guards it (or somebody acts as one).
+    pub(crate) guarded: bool,
+    /// Whether its agent runs; not looked at while it is guarded.
+    pub(crate) agent_lives: bool,
+}
+
+impl Observed {
+    /// Looks; `None` means that there is positively no such sandbox.
+    pub(crate) fn look(home: &Home, id: &SandboxId, operation: &'static str) -> Result<Option<Self>> {
+        let blind = |why: &dyn std::fmt::Display| {
+            unknown(operation, id.as_str(), why)
+                .with_hint(format!("look at `{}`", home.folder_path(id).display()))
+        };
+        let Some(folder) = Folder::open(home, id).map_err(|cause| blind(&cause))? else { return Ok(None) };
+        for _ in 0..CHANGES {
+            let Some(record) =
+                folder.record().map_err(|cause| blind(&format!("its record can't be read: {cause}")))?
+            else {
+                return Ok(None);
+            };
+            let guarded = folder.shim_lives().map_err(|cause| blind(&format!("its lock can't be read: {cause}")))?;
+            let agent_lives = match &record.private.agent {
+                _ if guarded => true,
+                Some(agent) => agent.lives().map_err(|cause| blind(&cause))?,
+                None => false,
+            };
+            if guarded || agent_lives {
+                return Ok(Some(Self { folder, record, guarded, agent_lives }));
+            }
+            // Nobody is there: but the shim may have written its last word after the record was read above.
+            let last = folder.record().map_err(|cause| blind(&format!("its record can't be read: {cause}")))?;
+            match last {
+                None => return Ok(None),
+                Some(last) if last.state == record.state && last.private.agent == record.private.agent => {
+                    return Ok(Some(Self { folder, record: last, guarded, agent_lives }));
+                }
+                Some(_) => {}
+            }
+        }
+        Err(blind(&"its record changes all the time"))
+    }
+
+    /// Its state.
+    pub(crate) fn state(&self) -> State {
+        match self.record.state {
+            state if self.guarded => state,
+            State::Running | State::Sleeping if self.agent_lives => self.record.state,
+            // Wreckage of a creation and an interrupted destroy keep their names until the next command that writes removes them.
+            State::Creating => State::Creating,
+            State::Destroying => State::Destroying,
+            _ => State::Stopped,
+        }
+    }
+
+    /// The record as readers get it; `base` is what the host's programs are now.
+    pub(crate) fn public(&self, base: Option<&Base>) -> SandboxRecord {
+        let state = self.state();
+        let mut reasons: Vec<String> = Vec::new();
+        match &self.record.reason {
+            Some(reason) => reasons.push(reason.clone()),
+            None if state == State::Stopped && self.record.state != State::Stopped => {
+                reasons.push("its processes ended while nothing watched over it".into());
+            }
+            None if state == State::Creating && !self.guarded => {
+                reasons.push("wreckage of a creation that did not end".into());
+            }
+            None => {}
+        }
+        if base.is_some_and(|base| base.fingerprint != self.record.private.fingerprint) {
+            reasons.push("base changed".into());
+        }
+        let reason = if reasons.is_empty() { None } else { Some(reasons.join("; ")) };
+        self.record.to_public(state, reason)
+    }
+}
+
+/// Why a sandbox that nobody guards should not be there any more: for whoever holds its lock, or saw that nobody does.
+pub(crate) fn is_over(record: &StoredRecord) -> std::result::Result<Option<&'static str>, sandbar_engine::Error> {
+    if record.is_expired() {
+        return Ok(Some("its deadline passed"));
+    }
+    if let Some(owner) = &record.private.owner
+        && !owner.lives()?
+    {
+        return Ok(Some("the process that it belonged to is gone"));
+    }
+    Ok(match record.state {
+        State::Creating => Some("its creation did not end"),
+        State::Destroying => Some("its destruction did not end"),
+        _ => None,
+    })
+}

@@ -1,0 +1,190 @@
+//! What a caller asks for, taken apart: each field is honoured or refused here, before any effect.
+
+use std::time::Duration;
+
+use sandbar_core::{
+    Base, CreateOptions, DeadlineAction, EgressPolicy, Error, ErrorKind, Isolation, Lifetime, LimitDemand, Result,
+};
+use sandbar_engine::Host;
+use sandbar_engine::cgroup::Controller;
+
+use crate::config::{BACKEND, Defaults};
+use crate::error::{engine, fail};
+use crate::home::AgentMark;
+use crate::mounts;
+use crate::shim::protocol::{CreateOrders, LimitOrders};
+use crate::template;
+
+/// Turns options into orders for a shim, or refuses them.
+pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<CreateOrders> {
+    options.check().map_err(|error| error.with_backend(BACKEND))?;
+    let CreateOptions {
+        project,
+        name,
+        base,
+        env,
+        // Checked by its type; delivering it is the caller's matter.
+        self_delivered_env: _,
+        labels,
+        main,
+        ports,
+        volumes,
+        host_mounts,
+        resources,
+        limit_demand,
+        egress,
+        deadline,
+        on_deadline,
+        min_isolation,
+        lifetime,
+    } = options;
+    check_base(&base)?;
+    if main.is_some() {
+        return Err(refuse("a main command", "this version starts none with a sandbox")
+            .with_hint("start it with `commands` or `processes` once the sandbox runs"));
+    }
+    if !volumes.is_empty() {
+        return Err(refuse("a volume", "this version has no volumes").with_hint("use a host mount instead"));
+    }
+    check_egress(egress)?;
+    if on_deadline == DeadlineAction::Pause {
+        return Err(refuse("pausing at the deadline", "this version can't put a sandbox to sleep")
+            .with_hint("leave it at `destroy`, and extend the deadline where the sandbox is still needed"));
+    }
+    if min_isolation > Isolation::Namespaces {
+        let why = "the strongest isolation of this version is `namespaces`";
+        return Err(refuse(&format!("isolation `{}`", isolation_name(min_isolation)), why));
+    }
+    let limits = LimitOrders::new(resources, limit_demand, defaults);
+    if limit_demand == LimitDemand::Enforced {
+        check_demand(&limits)?;
+    }
+    let owner = match lifetime {
+        Lifetime::Detached => None,
+        Lifetime::Owned => AgentMark::of(rustix::process::getpid()).map_err(|cause| engine("create", cause))?,
+    };
+    Ok(CreateOrders {
+        name,
+        project,
+        env,
+        labels,
+        ports,
+        mounts: host_mounts.into_iter().map(Into::into).collect(),
+        limits,
+        lifetime_ms: deadline.or(defaults.deadline).map(millis).transpose()?,
+        owner,
+    })
+}
+
+fn check_base(base: &Base) -> Result<()> {
+    match base {
+        Base::Default => Ok(()),
+        Base::Template(template) if template.as_str() == template::HOST => Ok(()),
+        Base::Template(template) => {
+            Err(Error::not_found("create", format!("template `{template}`")).with_backend(BACKEND).with_hint(format!(
+                "this version has the template `{}`, made of this machine's own programs",
+                template::HOST
+            )))
+        }
+        Base::Image(_) => Err(refuse("an image", "this version pulls none")
+            .with_hint(format!("use the template `{}`", template::HOST))),
+    }
+}
+
+fn check_egress(egress: Option<EgressPolicy>) -> Result<()> {
+    match egress {
+        None | Some(EgressPolicy::DenyAll) => Ok(()),
+        Some(_) => Err(refuse("an egress policy that allows addresses", "this version lets nothing out of a sandbox")
+            .with_hint("leave it at `deny-all`")),
+    }
+}
+
+/// Refuses what this machine can't enforce as far as can be seen from here; the shim looks again at what came of it.
+fn check_demand(limits: &LimitOrders) -> Result<()> {
+    let host = Host::observe();
+    for name in &limits.demanded {
+        let (enforced, watched) = match name.as_str() {
+            "memory" => (host.cgroups.offers(Controller::Memory), true),
+            "cpu" => (host.cgroups.offers(Controller::Cpu), false),
+            // With a single id the kernel counts the user's processes in the sandbox alone.
+            "pids" => (host.cgroups.offers(Controller::Pids) || !host.needs_range(), true),
+            _ => (false, true),
+        };
+        if !enforced {
+            return Err(mounts::not_enforced(name, watched, &host));
+        }
+    }
+    Ok(())
+}
+
+/// A lifetime in whole milliseconds, at least one.
+fn millis(lifetime: Duration) -> Result<u64> {
+    let millis = u64::try_from(lifetime.as_millis()).ok().filter(|millis| i64::try_from(*millis).is_ok());
+    let beyond = || {
+        fail(ErrorKind::InvalidInput, "create", format!("a deadline of {} s is too long", lifetime.as_secs()))
+    };
+    let millis = millis.ok_or_else(beyond)?.max(1);
+    jiff::Timestamp::now().checked_add(Duration::from_millis(millis)).map_err(|_| beyond())?;
+    Ok(millis)
+}
+
+fn refuse(feature: &str, why: &str) -> Error {
+    Error::unsupported("create", feature, why).with_backend(BACKEND)
+}
+
+fn isolation_name(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::Emulated => "emulated",
+        Isolation::Namespaces => "namespaces",
+        Isolation::Gvisor => "gvisor",
+        Isolation::MicroVm => "micro-vm",
+        _ => "stronger",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbar_core::{Command, GuestPath, MainCommand, Resources, RestartPolicy, TemplateId, VolumeMount, VolumeName};
+
+    use super::*;
+
+    fn refused(options: CreateOptions) -> Error {
+        resolve(options, &Defaults::default()).unwrap_err()
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_with_the_reason() {
+        let main = MainCommand { command: Command::new("true"), restart: RestartPolicy::No };
+        let volume = VolumeMount { volume: VolumeName::new("v").unwrap(), path: GuestPath::new("/v").unwrap() };
+        for options in [
+            CreateOptions::new().with_main(main),
+            CreateOptions::new().with_volume(volume),
+            CreateOptions::new().with_egress(EgressPolicy::AllowAll),
+            CreateOptions::new().with_on_deadline(DeadlineAction::Pause),
+            CreateOptions::new().with_min_isolation(Isolation::MicroVm),
+            CreateOptions { base: Base::Image("busybox".into()), ..CreateOptions::new() },
+        ] {
+            let error = refused(options);
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.feature().is_some() && error.backend() == Some("local"), "{error}");
+        }
+        let template = TemplateId::new("ubuntu").unwrap();
+        assert_eq!(refused(CreateOptions::new().with_template(template)).kind(), ErrorKind::NotFound);
+        let disk = CreateOptions::new()
+            .with_resources(Resources::default().with_disk_bytes(1))
+            .with_limit_demand(LimitDemand::Enforced);
+        assert!(refused(disk).feature().unwrap().contains("disk"));
+        let long = CreateOptions::new().with_deadline(Duration::MAX);
+        assert_eq!(refused(long).kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn what_is_not_asked_for_takes_the_defaults() {
+        let orders = resolve(CreateOptions::new(), &Defaults::default()).unwrap();
+        assert_eq!(orders.limits.memory_bytes, Some(crate::config::DEFAULT_MEMORY));
+        assert_eq!(orders.lifetime_ms, Some(3_600_000));
+        assert!(orders.owner.is_none() && orders.limits.demanded.is_empty());
+        let owned = CreateOptions::new().with_lifetime(Lifetime::Owned).with_template(TemplateId::new("host").unwrap());
+        assert!(resolve(owned, &Defaults::default()).unwrap().owner.is_some());
+    }
+}

@@ -1,0 +1,215 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream};
+use futures::StreamExt;
+use sandbar_core::{
+    CreateOptions, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId, SandboxProvider, SandboxRecord, Wake,
+};
+
+use crate::config::{BACKEND, Defaults, LocalConfig};
+use crate::env::Environment;
+use crate::error::{fail, io_error};
+use crate::home::Home;
+use crate::janitor;
+use crate::observe::Observed;
+use crate::sandbox::LocalSandbox;
+use crate::shim::protocol::{Report, Task};
+use crate::template::Base;
+use crate::{destroy, helper, options};
+
+/// Sandboxes on this Linux machine.
+///
+/// There is no daemon: each sandbox has a shim, a small process of its own, and every process that opens the same data folder sees every
+/// sandbox. A sandbox of [`Lifetime::Owned`](sandbar_core::Lifetime::Owned) ends with this process, and no later than when the provider that
+/// made it and its handles are dropped.
+///
+/// A writable mount belongs, inside, to the sandbox' user: for root the owner of the mounted folder is shown as that user; for anybody else a
+/// sandbox with a writable mount has a single id, the caller's own, whatever subordinate ids there are, and `root` is refused in it.
+///
+/// Calls need a Tokio runtime with I/O and time enabled.
+#[derive(Clone)]
+pub struct LocalProvider {
+    inner: Arc<Inner>,
+}
+
+/// What handles have in common.
+pub(crate) struct Inner {
+    pub(crate) home: PathBuf,
+    helper: Option<PathBuf>,
+    environment: Environment,
+    defaults: Defaults,
+    /// Our ends of the pipes of sandboxes that belong to this process.
+    owned: Mutex<BTreeMap<SandboxId, OwnedFd>>,
+    /// Shims that this process started: somebody has to take note of their end.
+    children: Mutex<Vec<Child>>,
+}
+
+impl LocalProvider {
+    /// Opens the backend. Makes nothing; a data folder that is there is checked.
+    pub fn open(config: LocalConfig) -> Result<Self> {
+        let environment = Environment::read();
+        let home = config.resolve_home(&environment)?;
+        Home::open(&home)?;
+        let LocalConfig { home: _, helper, defaults } = config;
+        let inner = Inner {
+            home,
+            helper,
+            environment,
+            defaults,
+            owned: Mutex::default(),
+            children: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Where the data folder is.
+    pub fn home(&self) -> &Path {
+        &self.inner.home
+    }
+}
+
+#[async_trait]
+impl SandboxProvider for LocalProvider {
+    fn name(&self) -> &'static str {
+        BACKEND
+    }
+
+    async fn create(&self, options: CreateOptions) -> Result<Arc<dyn Sandbox>> {
+        let orders = options::resolve(options, &self.inner.defaults)?;
+        let is_owned = orders.owner.is_some();
+        let executable = self.inner.executable()?;
+        // Found before there is something new, and removed meanwhile.
+        let work = Home::open(&self.inner.home)?.and_then(janitor::Work::find);
+        let tidying = work.map(|work| tokio::task::spawn_blocking(|| work.run()));
+        let started = helper::start(&executable, &self.inner.home, Task::Create(Box::new(orders)), "create").await;
+        if let Some(tidying) = tidying {
+            // What it could not remove, the command that names it will tell.
+            let _ = tidying.await;
+        }
+        let started = started?;
+        self.inner.adopt_child(started.child);
+        match started.report {
+            Report::Ready { id, .. } => {
+                if is_owned {
+                    self.inner.own(id.clone(), started.owner);
+                }
+                Ok(Arc::new(LocalSandbox::new(Arc::clone(&self.inner), id)))
+            }
+            Report::Failed(error) => Err(error.into_error("create")),
+            Report::Guarded => Err(fail(ErrorKind::Protocol, "create", "the shim took a creation for a take-over")),
+        }
+    }
+
+    async fn get_opts(&self, id: &SandboxId, options: GetOptions) -> Result<Option<Arc<dyn Sandbox>>> {
+        let GetOptions { wake } = options;
+        if self.inner.look(id, "get")?.is_none() {
+            return Ok(None);
+        }
+        let sandbox = LocalSandbox::new(Arc::clone(&self.inner), id.clone());
+        if wake == Wake::Yes {
+            sandbox.wake().await?;
+        }
+        Ok(Some(Arc::new(sandbox)))
+    }
+
+    async fn describe(&self, id: &SandboxId) -> Result<Option<SandboxRecord>> {
+        let Some(seen) = self.inner.look(id, "describe")? else { return Ok(None) };
+        Ok(Some(seen.public(Base::observe().ok().as_ref())))
+    }
+
+    async fn list(&self, query: Query) -> Result<BoxStream<'static, Result<SandboxRecord>>> {
+        let Some(home) = Home::open(&self.inner.home)? else { return Ok(stream::empty().boxed()) };
+        let ids = home
+            .ids()
+            .map_err(|cause| io_error("list", &format!("`{}/sandboxes`", home.path().display()), cause))?;
+        let base = Base::observe().ok();
+        let records = ids.into_iter().filter_map(move |id| match Observed::look(&home, &id, "list") {
+            Ok(seen) => seen.map(|seen| Ok(seen.public(base.as_ref()))),
+            Err(error) => Some(Err(error)),
+        });
+        // The first error is the end: what follows it would look like a whole listing.
+        let mut failed = false;
+        let records = records.take_while(move |record| !std::mem::replace(&mut failed, record.is_err()));
+        let matching = records.filter(move |record| record.as_ref().map_or(true, |record| query.matches(record)));
+        Ok(stream::iter(matching).boxed())
+    }
+
+    async fn destroy(&self, id: &SandboxId) -> Result<bool> {
+        self.inner.destroy(id).await
+    }
+
+    fn missing_reason(&self, part: &str) -> Option<String> {
+        let why = match part {
+            "templates" => "this version has the template `host` and makes no others",
+            "builds" => "this version builds no templates",
+            "volumes" => "this version has no volumes; host mounts are there",
+            "egress" => "nothing leaves a sandbox in this version, so there is no policy to verify",
+            "capacity" => "this version does not measure what room there is",
+            _ => return None,
+        };
+        Some(why.to_owned())
+    }
+}
+
+impl Inner {
+    /// The executable for shims.
+    pub(crate) fn executable(&self) -> Result<PathBuf> {
+        helper::find(self.helper.as_deref(), &self.environment)
+    }
+
+    /// What stands in the data folder under `id`.
+    pub(crate) fn look(&self, id: &SandboxId, operation: &'static str) -> Result<Option<Observed>> {
+        let Some(home) = Home::open(&self.home)? else { return Ok(None) };
+        Observed::look(&home, id, operation)
+    }
+
+    /// Ends a sandbox, and removes what others left.
+    pub(crate) async fn destroy(&self, id: &SandboxId) -> Result<bool> {
+        let Some(home) = Home::open(&self.home)? else { return Ok(false) };
+        let destroyed = destroy::destroy(&home, id).await;
+        lock(&self.owned).remove(id);
+        if let Some(work) = janitor::Work::find(home) {
+            // What it could not remove, the command that names it will tell.
+            let _ = tokio::task::spawn_blocking(|| work.run()).await;
+        }
+        self.reap();
+        destroyed
+    }
+
+    /// Keeps a started shim to take note of its end.
+    pub(crate) fn adopt_child(&self, child: Child) {
+        lock(&self.children).push(child);
+        self.reap();
+    }
+
+    fn own(&self, id: SandboxId, pipe: OwnedFd) {
+        lock(&self.owned).insert(id, pipe);
+    }
+
+    /// Takes note of shims that ended.
+    fn reap(&self) {
+        lock(&self.children).retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LocalProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalProvider").field("home", &self.inner.home).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sandbar_core::{
+    Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, Metrics, Ports, Processes, Result, Sandbox,
+    SandboxId, SandboxRecord, State, Watching,
+};
+
+use crate::ask::{ANSWER, misplaced};
+use crate::client::{Link, Shared};
+use crate::error::{fail, gone, not_running};
+use crate::provider::Inner;
+use crate::shim::protocol::{Op, Reply};
+use crate::template::Base;
+
+/// A handle on a local sandbox. Lazy: nothing is connected before the first call.
+#[derive(Clone, Debug)]
+pub struct LocalSandbox {
+    link: Arc<Link>,
+    shared: Arc<Shared>,
+}
+
+impl LocalSandbox {
+    pub(crate) fn new(inner: Arc<Inner>, id: SandboxId) -> Self {
+        let link = Arc::new(Link::new(inner, id));
+        Self { shared: Arc::new(Shared(Arc::clone(&link))), link }
+    }
+
+    fn local(&self) -> &Inner {
+        self.link.inner()
+    }
+}
+
+#[async_trait]
+impl Sandbox for LocalSandbox {
+    fn id(&self) -> &SandboxId {
+        self.link.id()
+    }
+
+    async fn record(&self) -> Result<SandboxRecord> {
+        let id = self.id();
+        let seen = self.local().look(id, "describe")?.ok_or_else(|| gone("describe", id.as_str()))?;
+        Ok(seen.public(Base::observe().ok().as_ref()))
+    }
+
+    fn commands(&self) -> &dyn Commands {
+        &*self.link
+    }
+
+    fn files(&self) -> &dyn Files {
+        &*self.shared
+    }
+
+    async fn preview_url(&self, port: u16) -> Result<String> {
+        let mapping = Ports::publish(&*self.link, port).await?;
+        Ok(format!("http://{}:{}", mapping.host, mapping.port))
+    }
+
+    async fn set_deadline(&self, deadline: Deadline, mode: DeadlineMode) -> Result<Option<Timestamp>> {
+        const OPERATION: &str = "set deadline";
+        let deadline = match deadline {
+            Deadline::At(at) => Some(at),
+            Deadline::In(duration) => Some(Timestamp::now().checked_add(duration).map_err(|_| {
+                fail(ErrorKind::InvalidInput, OPERATION, format!("{} s from now is beyond the calendar", duration.as_secs()))
+            })?),
+            Deadline::Never => None,
+        };
+        // In the precision that records have, and what is answered is what is in force.
+        let deadline = deadline.map(|at| Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at));
+        let op = || Op::SetDeadline { deadline, extend_only: mode == DeadlineMode::ExtendOnly };
+        match self.link.ask_shim(op, ANSWER, OPERATION).await? {
+            (Reply::Deadline(deadline), _) => Ok(deadline),
+            _ => Err(misplaced(OPERATION)),
+        }
+    }
+
+    async fn wake(&self) -> Result<()> {
+        let id = self.id();
+        let seen = self.local().look(id, "wake")?.ok_or_else(|| gone("wake", id.as_str()))?;
+        match seen.state() {
+            State::Running => Ok(()),
+            state => Err(not_running("wake", id.as_str(), state, seen.record.reason.as_deref())),
+        }
+    }
+
+    async fn destroy(&self) -> Result<bool> {
+        self.local().destroy(self.id()).await
+    }
+
+    fn processes(&self) -> Option<&dyn Processes> {
+        Some(&*self.shared)
+    }
+
+    fn watching(&self) -> Option<&dyn Watching> {
+        Some(&*self.shared)
+    }
+
+    fn ports(&self) -> Option<&dyn Ports> {
+        Some(&*self.link)
+    }
+
+    fn metrics(&self) -> Option<&dyn Metrics> {
+        Some(&*self.link)
+    }
+
+    fn guest(&self) -> Option<&dyn Guest> {
+        Some(&*self.link)
+    }
+
+    fn missing_reason(&self, part: &str) -> Option<String> {
+        let why = match part {
+            "pausing" => "this version can't put a sandbox to sleep",
+            "forking" => "this version can't copy a sandbox",
+            "archive" => "this version moves single files; run `tar` inside for trees",
+            "resources" => "this version sets limits when a sandbox is made and can't change them later",
+            "network" => "this version lets nothing out of a sandbox, so there is no policy to change",
+            _ => return None,
+        };
+        Some(why.to_owned())
+    }
+}

@@ -1,0 +1,74 @@
+use std::path::Path;
+
+use rustix::process::{PidfdFlags, pidfd_open};
+use sandbar_core::{ErrorKind, Result, SandboxId, State};
+use sandbar_engine::cgroup::{Cgroup, Layout};
+
+use super::guard::Guard;
+use super::shared::Shared;
+use crate::ctl;
+use crate::error::{engine, fail, gone, io_error, not_running, unknown};
+use crate::home::{Folder, Home, Lock, StoredRecord};
+use crate::observe::is_over;
+use crate::teardown;
+
+const ADOPT: &str = "adopt";
+
+/// Takes over a sandbox whose shim is gone; `None` means that another shim guards it. One that should not be there any more is destroyed instead.
+pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
+    let blind = |cause: &dyn std::fmt::Display| unknown(ADOPT, id.as_str(), cause);
+    let home = Home::open(home)?.ok_or_else(|| gone(ADOPT, id.as_str()))?;
+    let folder = Folder::open(&home, id).map_err(|cause| blind(&cause))?.ok_or_else(|| gone(ADOPT, id.as_str()))?;
+    let Some(lock) = Lock::take(&folder).map_err(|cause| blind(&cause))? else { return Ok(None) };
+    if !folder.is_in_place(&home).map_err(|cause| blind(&cause))? {
+        return Err(gone(ADOPT, id.as_str()));
+    }
+    let record = folder.record().map_err(|cause| blind(&cause))?.ok_or_else(|| gone(ADOPT, id.as_str()))?;
+    if let Some(why) = is_over(&record).map_err(|cause| blind(&cause))? {
+        teardown::tear_down(&home, &folder, Some(record), &lock)?;
+        return Err(gone(ADOPT, id.as_str()).with_hint(format!("it was destroyed: {why}")));
+    }
+    let pidfd = agent(&record).map_err(|cause| blind(&cause))?;
+    let Some(pidfd) = pidfd else {
+        return Err(not_running(ADOPT, id.as_str(), State::Stopped, record.reason.as_deref()));
+    };
+    check_agent(&folder)?;
+    super::log::redirect(&folder);
+    let cgroup =
+        Cgroup::reopen(&Layout::observe(), id.as_str()).map_err(|cause| engine(ADOPT, cause))?;
+    Ok(Some(Guard::of_adopted(Shared::new(home, folder, lock, record, cgroup, pidfd))))
+}
+
+/// The agent, if it lives.
+fn agent(record: &StoredRecord) -> std::io::Result<Option<std::os::fd::OwnedFd>> {
+    let Some(mark) = &record.private.agent else { return Ok(None) };
+    let Some(pid) = mark.pid() else { return Ok(None) };
+    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => pidfd,
+        Err(rustix::io::Errno::SRCH) => return Ok(None),
+        Err(cause) => return Err(cause.into()),
+    };
+    // The descriptor was opened before this look, so it names the process that is looked at.
+    Ok(mark.lives().map_err(std::io::Error::other)?.then_some(pidfd))
+}
+
+/// Gets the listeners back from the agent. They are not kept: a listener that outlives the agent would keep callers waiting for answers that nobody
+/// gives; having got them proves that the sockets in the folder lead to the agent.
+fn check_agent(folder: &Folder) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|cause| io_error(ADOPT, "the shim's runtime", cause))?;
+    let broken = |why: String| {
+        fail(ErrorKind::Unavailable, ADOPT, format!("the agent of sandbox `{}` does not hand over: {why}", folder.id()))
+            .with_hint("destroy the sandbox")
+    };
+    match runtime.block_on(ctl::ask(folder, &ctl::Op::Listeners)) {
+        Ok(ctl::Outcome::Done(listeners)) => {
+            ctl::checked_listeners(&listeners).map_err(|cause| broken(format!("it gave {cause}")))
+        }
+        Ok(ctl::Outcome::No(why)) => Err(broken(why)),
+        Err(failure) => Err(broken(failure.to_string())),
+    }
+}

@@ -1,0 +1,92 @@
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use jiff::Timestamp;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use sandbar_core::{EnvVars, Result, SandboxId};
+
+use sandbar_engine::{Host, IdMode, SANDBOX_ROOT_CAPABILITIES};
+use serde::Serialize;
+
+use crate::error::{engine, io_error};
+use crate::home::Folder;
+use crate::template;
+
+/// Socket of the guest protocol, in the sandbox' folder.
+pub(crate) const AGENT_SOCKET: &str = "agent.sock";
+/// Socket of the agent's control protocol, in the sandbox' folder.
+pub(crate) const CTL_SOCKET: &str = "ctl.sock";
+/// How much later than the shim the agent acts on the deadline, in milliseconds: the shim destroys in good order, the agent is there for when
+/// the shim is not.
+pub(crate) const BACKSTOP_MS: i64 = 2000;
+/// Connections that wait to be accepted; a burst of parallel commands fits.
+const BACKLOG: i32 = 256;
+/// The form of the configuration that decision 0006 describes.
+const CONFIG_VERSION: u32 = 1;
+
+/// The agent's configuration (decision 0006).
+#[derive(Serialize)]
+struct AgentConfig<'a> {
+    version: u32,
+    sandbox_id: &'a str,
+    template_id: &'a str,
+    default_user: &'a str,
+    env: BTreeMap<&'a str, &'a str>,
+    deadline_unix_ms: Option<i64>,
+    ids: &'a str,
+    sudo: Sudo,
+    root_capabilities: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Sudo {
+    Allowed,
+    Denied { reason: String },
+}
+
+/// The configuration in a sealed file: it holds the environment, which nobody but the agent shall read.
+pub(super) fn config(
+    id: &SandboxId,
+    env: &EnvVars,
+    deadline: Option<Timestamp>,
+    ids: &IdMode,
+    host: &Host,
+) -> Result<OwnedFd> {
+    let config = AgentConfig {
+        version: CONFIG_VERSION,
+        sandbox_id: id.as_str(),
+        template_id: template::HOST,
+        default_user: "user",
+        env: env.iter().collect(),
+        deadline_unix_ms: deadline.map(|deadline| deadline.as_millisecond().saturating_add(BACKSTOP_MS)),
+        ids: if ids.has_root() { "mapped" } else { "single" },
+        sudo: if ids.has_root() {
+            Sudo::Allowed
+        } else {
+            let hint = host.single_id_hint().unwrap_or("make sandboxes as root");
+            Sudo::Denied { reason: format!("this sandbox has a single user id; {hint}") }
+        },
+        root_capabilities: SANDBOX_ROOT_CAPABILITIES.iter().map(|capability| capability.name).collect(),
+    };
+    let bytes = serde_json::to_vec(&config).map_err(|cause| io_error("create", "agent configuration", cause))?;
+    sandbar_engine::sealed_memfd(&bytes).map_err(|cause| engine("create", cause))
+}
+
+/// The two listeners that the agent gets: of the guest protocol and of the control protocol.
+pub(super) fn listeners(folder: &Folder) -> Result<(OwnedFd, OwnedFd)> {
+    let make = |name: &str, kind| {
+        listener(folder, name, kind).map_err(|cause| io_error("create", &format!("`{name}`"), cause))
+    };
+    Ok((make(AGENT_SOCKET, SocketType::STREAM)?, make(CTL_SOCKET, SocketType::SEQPACKET)?))
+}
+
+/// A listener in the sandbox' folder in place of what may be left of an earlier one.
+pub(super) fn listener(folder: &Folder, name: &str, kind: SocketType) -> rustix::io::Result<OwnedFd> {
+    folder.remove_file(name)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(folder.socket(name))?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}

@@ -1,0 +1,308 @@
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use sandbar_core::{ErrorKind, Result, State};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe::Receiver;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::pipes::Pipes;
+use super::protocol::Report;
+use super::shared::Shared;
+use super::{AGENT_SOCKET, create, limits, log, serve};
+use crate::error::{ErrorForm, engine, fail, io_error};
+use crate::home::now;
+use crate::{ctl, descriptor, teardown, wait};
+
+/// How long a new agent may take to answer. It takes milliseconds; a machine that swaps may take longer.
+const READY: Duration = Duration::from_secs(20);
+/// Longest time between two looks at the clock, so that a clock that was set, or a machine that slept, is noticed.
+const LONGEST_NAP: Duration = Duration::from_secs(60);
+/// How long control groups may take to be empty once the agent is gone.
+const EMPTY: Duration = Duration::from_secs(5);
+/// How long answers may take to leave the process after the end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A shim at work: from the running agent to the end of the sandbox.
+#[derive(Debug)]
+pub(super) struct Guard {
+    shared: Arc<Shared>,
+    beginning: Beginning,
+}
+
+#[derive(Debug)]
+enum Beginning {
+    /// The agent was launched just now; its log and what is still to be done.
+    New(OwnedFd, Wish),
+    /// The sandbox ran before.
+    Adopted,
+}
+
+/// What the maker of a sandbox asked for that takes a running agent.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) ports: Vec<u16>,
+    pub(super) lifetime_ms: Option<u64>,
+}
+
+/// Why a sandbox' time is over.
+enum End {
+    Asked,
+    Deadline,
+    OwnerGone,
+    AgentGone,
+}
+
+impl Guard {
+    /// Over a new sandbox.
+    pub(super) fn of_new(shared: Shared, wish: Wish, log: OwnedFd) -> Self {
+        Self { shared: Arc::new(shared), beginning: Beginning::New(log, wish) }
+    }
+
+    /// Over one that ran before.
+    pub(super) fn of_adopted(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared), beginning: Beginning::Adopted }
+    }
+
+    /// Reports to the caller and watches over the sandbox to its end.
+    pub(super) fn run(self, mut pipes: Pipes) -> Result<()> {
+        let built = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let outcome = match built {
+            Ok(runtime) => runtime.block_on(self.guard(&mut pipes)),
+            Err(cause) => {
+                let error = io_error("create", "the shim's runtime", cause);
+                Err(self.give_up(error, &mut pipes))
+            }
+        };
+        outcome
+    }
+
+    async fn guard(self, pipes: &mut Pipes) -> Result<()> {
+        let mut tasks = JoinSet::new();
+        let shared = Arc::clone(&self.shared);
+        let begun = match self.begin(pipes, &mut tasks).await {
+            Ok(begun) => begun,
+            Err(error) => return Err(self.give_up(error, pipes)),
+        };
+        pipes.report(&Report::Ready {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            id: shared.folder.id().clone(),
+        });
+        let owner = if shared.look(|record| record.private.owner.is_some()) { begun.owner } else { None };
+        let end = watch(&shared, owner, &begun.agent).await;
+        finish(&shared, end, tasks).await
+    }
+
+    /// Brings the sandbox to where it can be called ready, and starts what serves it.
+    async fn begin(&self, pipes: &Pipes, tasks: &mut JoinSet<()>) -> Result<Begun> {
+        let shared = &self.shared;
+        let fail_setup = |cause: std::io::Error| io_error("create", "the shim", cause);
+        let pidfd = rustix::io::fcntl_dupfd_cloexec(&shared.pidfd, 3).map_err(|cause| fail_setup(cause.into()))?;
+        let agent = descriptor::watch(pidfd).map_err(fail_setup)?;
+        let mut owner = None;
+        match &self.beginning {
+            Beginning::New(pipe, wish) => {
+                let pipe = rustix::io::fcntl_dupfd_cloexec(pipe, 3).map_err(|cause| fail_setup(cause.into()))?;
+                let keeping = log::keep(Arc::clone(shared), pipe);
+                tasks.spawn(async move {
+                    // Without its log an agent runs as well.
+                    let _ = keeping.await;
+                });
+                let watched = pipes.owner().map_err(fail_setup)?;
+                await_ready(shared, &agent, &watched).await?;
+                owner = Some(watched);
+                for port in &wish.ports {
+                    shared.ports.publish(shared, *port, None).await?;
+                }
+                let ready = now();
+                let deadline = create::deadline(wish.lifetime_ms, ready)?;
+                shared
+                    .update(|record| {
+                        record.state = State::Running;
+                        record.started_at = Some(ready);
+                        record.deadline = deadline;
+                    })
+                    .map_err(|cause| io_error("create", "`record.json`", cause))?;
+            }
+            Beginning::Adopted => {
+                let ports = shared.record().ports;
+                for mapping in ports {
+                    shared.ports.publish(shared, mapping.guest, Some(mapping.port)).await?;
+                }
+            }
+        }
+        let listener = serve::listen(&shared.folder)?;
+        tasks.spawn(serve::serve(Arc::clone(shared), listener));
+        tasks.spawn(limits::watch(Arc::clone(shared)));
+        Ok(Begun { agent, owner })
+    }
+
+    /// Takes back what was done, and tells the caller.
+    fn give_up(&self, error: sandbar_core::Error, pipes: &mut Pipes) -> sandbar_core::Error {
+        let shared = &self.shared;
+        let error = match &self.beginning {
+            // A sandbox that could not be adopted runs on as it did.
+            Beginning::Adopted => error,
+            Beginning::New(..) => {
+                let record = Some(shared.record());
+                match teardown::tear_down(&shared.home, &shared.folder, record, &shared.lock) {
+                    Ok(()) => error,
+                    Err(left) => {
+                        left.left_behind().iter().cloned().fold(error, sandbar_core::Error::with_left_behind)
+                    }
+                }
+            }
+        };
+        pipes.report(&Report::Failed(ErrorForm::from(&error)));
+        error
+    }
+}
+
+struct Begun {
+    agent: AsyncFd<OwnedFd>,
+    owner: Option<Receiver>,
+}
+
+/// Waits until the agent answers, ends, or is not wanted any more.
+async fn await_ready(shared: &Shared, agent: &AsyncFd<OwnedFd>, owner: &Receiver) -> Result<()> {
+    let died = || {
+        let words = log::last_words(&shared.folder).map(|words| format!(": {words}")).unwrap_or_default();
+        fail(ErrorKind::Unexpected, "create", format!("the agent ended at its start{words}"))
+    };
+    tokio::select! {
+        answered = timeout(READY, health(shared)) => match answered {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(cause)) if is_dead(agent) => { drop(cause); Err(died()) }
+            Ok(Err(cause)) => Err(io_error("create", "the agent's first answer", cause)),
+            Err(_) => {
+                let message = format!("the agent did not answer within {} s", READY.as_secs());
+                Err(fail(ErrorKind::Timeout, "create", message))
+            }
+        },
+        _ = agent.readable() => Err(died()),
+        () = closed(Some(owner)) => Err(fail(ErrorKind::Conflict, "create", "the caller is gone")),
+    }
+}
+
+/// Asks the agent whether it is ready. It answers as soon as it accepts, so there is nothing to repeat.
+async fn health(shared: &Shared) -> std::io::Result<()> {
+    let mut stream = UnixStream::connect(shared.folder.socket(AGENT_SOCKET)).await?;
+    stream.write_all(b"GET /health HTTP/1.1\r\nHost: sandbar\r\nConnection: close\r\n\r\n").await?;
+    let mut answer = Vec::new();
+    (&mut stream).take(1024).read_to_end(&mut answer).await?;
+    if answer.starts_with(b"HTTP/1.1 204") {
+        return Ok(());
+    }
+    let line: String = String::from_utf8_lossy(&answer).chars().take_while(|c| !c.is_control()).take(100).collect();
+    Err(std::io::Error::other(format!("`{line}` instead of status 204")))
+}
+
+fn is_dead(agent: &AsyncFd<OwnedFd>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut watched = [PollFd::new(agent.get_ref(), PollFlags::IN)];
+    poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 })).is_ok_and(|count| count > 0)
+}
+
+/// Ends when the other end of the pipe does; never without one.
+async fn closed(owner: Option<&Receiver>) {
+    let Some(owner) = owner else { return std::future::pending().await };
+    let mut byte = [0; 1];
+    loop {
+        if owner.readable().await.is_err() {
+            return;
+        }
+        match owner.try_read(&mut byte) {
+            Err(cause) if cause.kind() == std::io::ErrorKind::WouldBlock => {}
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
+}
+
+/// Waits for a reason to end.
+async fn watch(shared: &Shared, owner: Option<Receiver>, agent: &AsyncFd<OwnedFd>) -> End {
+    loop {
+        let nap = match shared.deadline() {
+            Some(deadline) => match Duration::try_from(deadline.duration_since(jiff::Timestamp::now())) {
+                Ok(left) if !left.is_zero() => left.min(LONGEST_NAP),
+                _ => return End::Deadline,
+            },
+            None => LONGEST_NAP,
+        };
+        tokio::select! {
+            biased;
+            _ = agent.readable() => return End::AgentGone,
+            () = shared.ending.notified() => return End::Asked,
+            () = closed(owner.as_ref()) => return End::OwnerGone,
+            () = shared.rescheduled.notified() => {}
+            () = sleep_until(Instant::now() + nap) => {}
+        }
+    }
+}
+
+/// Destroys the sandbox, or writes down that it stopped.
+async fn finish(shared: &Arc<Shared>, end: End, mut tasks: JoinSet<()>) -> Result<()> {
+    let keeps = matches!(end, End::AgentGone)
+        && !shared.is_asked_to_end()
+        && shared.look(|record| record.private.owner.is_none() && !record.is_expired());
+    let outcome = if keeps {
+        stop(shared)
+    } else {
+        teardown::tear_down(&shared.home, &shared.folder, Some(shared.record()), &shared.lock)
+    };
+    reap(shared);
+    shared.tell_ended(&outcome);
+    // The answers are written by tasks; those that wait for other things are of no use any more.
+    let _ = wait::until_async(LAST_WORDS, || Ok::<_, std::convert::Infallible>(!shared.is_answering())).await;
+    tasks.abort_all();
+    outcome
+}
+
+/// The agent ended by itself: the files stay.
+fn stop(shared: &Shared) -> Result<()> {
+    let how = reap(shared);
+    limits::note(shared);
+    if let Some(group) = &shared.cgroup {
+        group.remove(EMPTY).map_err(|cause| engine("stop", cause))?;
+    }
+    let reason = format!("its first process {}", how.unwrap_or_else(|| "ended".to_owned()));
+    shared
+        .update(|record| {
+            record.state = State::Stopped;
+            record.reason = Some(reason);
+            record.ports.clear();
+        })
+        .map_err(|cause| io_error("stop", "`record.json`", cause))
+}
+
+/// Takes note of the agent's end, where it is a child; the text says how it ended.
+fn reap(shared: &Shared) -> Option<String> {
+    use std::os::fd::AsFd;
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    match waitid(WaitId::PidFd(shared.pidfd.as_fd()), options) {
+        Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Some(format!("exited with code {code}")),
+            (None, Some(signal)) => Some(format!("was ended by signal {signal}")),
+            (None, None) => None,
+        },
+        // Of an adopted sandbox the agent is somebody else's child.
+        Ok(None) | Err(Errno::CHILD) => None,
+        Err(_) => None,
+    }
+}
+
+/// Tells the agent when to end by itself, should the shim not be there.
+pub(super) async fn tell_deadline(shared: &Shared, deadline: Option<jiff::Timestamp>) -> std::io::Result<()> {
+    let unix_ms = deadline.map(|deadline| deadline.as_millisecond().saturating_add(super::agent::BACKSTOP_MS));
+    match ctl::ask(&shared.folder, &ctl::Op::Deadline { unix_ms }).await {
+        Ok(ctl::Outcome::Done(_)) => Ok(()),
+        Ok(ctl::Outcome::No(why)) => Err(std::io::Error::other(why)),
+        Err(failure) => Err(std::io::Error::other(failure.to_string())),
+    }
+}

@@ -1,0 +1,134 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use sandbar_core::{KillCause, LastKill, LimitState};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::disk::DiskWatch;
+use super::protocol::cause_name;
+use super::shared::{Shared, hold};
+use super::usage;
+use crate::ctl;
+
+/// Between two looks at what is watched. Once a second costs an idle sandbox nothing that can be measured, and a runaway writes no more than a
+/// disk takes in a second.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is counted of limits, in memory; the record has it too, where it could be written.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) last_kill: Option<LastKill>,
+    /// How often each cause ended something, by name.
+    pub(super) kills: BTreeMap<String, u64>,
+    seen: sandbar_engine::cgroup::Events,
+}
+
+impl Counters {
+    /// Counters that start now.
+    pub(super) fn since(group: Option<&sandbar_engine::Cgroup>) -> Self {
+        Self { seen: group.map(sandbar_engine::Cgroup::events).unwrap_or_default(), ..Self::default() }
+    }
+
+    pub(super) fn note(&mut self, kill: LastKill) {
+        *self.kills.entry(cause_name(kill.cause).to_owned()).or_default() += 1;
+        self.last_kill = Some(kill);
+    }
+}
+
+/// Looks at the limits from time to time, as long as the shim lives.
+pub(super) async fn watch(shared: Arc<Shared>) {
+    let mut disk = DiskWatch::default();
+    let mut clock = interval(LOOK);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        clock.tick().await;
+        note(&shared);
+        watch_memory_and_pids(&shared).await;
+        let limit = shared.look(|record| watched(record.limits.get("disk")));
+        if let Some(limit) = limit
+            && let Some(used) = disk.exceeded(&shared, limit).await
+        {
+            let detail = format!("{used} bytes of disk space are above the limit of {limit}");
+            kill_all(&shared, KillCause::Disk, "disk", detail).await;
+        }
+    }
+}
+
+/// Notes what the kernel counted since the last look.
+pub(super) fn note(shared: &Shared) {
+    let Some(group) = &shared.cgroup else { return };
+    let now = group.events();
+    let before = std::mem::replace(&mut hold(&shared.counters).seen, now);
+    if now == before {
+        return;
+    }
+    if let Some(count) = more(before.oom_kills, now.oom_kills) {
+        hit(shared, "memory", count);
+        shared.note_kill(KillCause::Oom, format!("the memory limit ended {count} processes so far"));
+    }
+    if let Some(count) = more(before.pids_hits, now.pids_hits) {
+        hit(shared, "pids", count);
+        shared.note_kill(KillCause::Pids, format!("the limit on processes refused {count} starts so far"));
+    }
+}
+
+/// A counter that rose, and where to.
+fn more(before: Option<u64>, now: Option<u64>) -> Option<u64> {
+    now.filter(|now| *now > before.unwrap_or(0))
+}
+
+fn hit(shared: &Shared, limit: &str, count: u64) {
+    let _ = shared.update(|record| {
+        if let Some(limit) = record.limits.get_mut(limit) {
+            limit.hits = Some(count);
+        }
+    });
+}
+
+/// Keeps memory and process limits where the kernel does not.
+async fn watch_memory_and_pids(shared: &Shared) {
+    let (memory, pids) =
+        shared.look(|record| (watched(record.limits.get("memory")), watched(record.limits.get("pids"))));
+    if memory.is_none() && pids.is_none() {
+        return;
+    }
+    let Some(tree) = usage::of_tree(shared) else { return };
+    if let Some(limit) = memory.filter(|limit| tree.memory_bytes > *limit) {
+        let detail = format!("{} bytes of memory are above the limit of {limit}", tree.memory_bytes);
+        kill_all(shared, KillCause::Oom, "memory", detail).await;
+    } else if let Some(limit) = pids.filter(|limit| tree.threads > *limit) {
+        let detail = format!("{} processes and threads are above the limit of {limit}", tree.threads);
+        kill_all(shared, KillCause::Pids, "pids", detail).await;
+    }
+}
+
+fn watched(limit: Option<&sandbar_core::Limit>) -> Option<u64> {
+    limit.filter(|limit| limit.state == LimitState::Watched).and_then(|limit| limit.value)
+}
+
+/// Ends every process of the sandbox but its agent. Where the agent does not do that, the agent ends, and everything with it.
+async fn kill_all(shared: &Shared, cause: KillCause, limit: &str, detail: String) {
+    shared.note_kill(cause, detail);
+    let count = hold(&shared.counters).kills.get(cause_name(cause)).copied().unwrap_or(0);
+    hit(shared, limit, count);
+    let signal = Signal::KILL.as_raw();
+    if !matches!(ctl::ask(&shared.folder, &ctl::Op::KillAll { signal }).await, Ok(ctl::Outcome::Done(_))) {
+        let _ = rustix::process::pidfd_send_signal(&shared.pidfd, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_rise_is_news() {
+        assert_eq!(more(None, None), None);
+        assert_eq!(more(None, Some(0)), None);
+        assert_eq!(more(Some(1), Some(1)), None);
+        assert_eq!(more(Some(1), Some(3)), Some(3));
+        assert_eq!(more(None, Some(2)), Some(2));
+    }
+}

@@ -1,0 +1,66 @@
+use rustix::fs::Mode;
+use sandbar_core::Result;
+
+use super::guard::Guard;
+use super::pipes::Pipes;
+use super::protocol::{Orders, Report, Task, VERSION};
+use super::{adopt, create};
+use crate::error::{ErrorForm, fail};
+use crate::home::Home;
+
+/// `main` of the shim, for an executable that was started under the name `sandbar-shim`. Reads its orders from standard input, reports on
+/// standard output, and ends with the sandbox.
+pub fn shim_main() -> ! {
+    // From here on it is nobody's child to speak of: the signals of a terminal end its caller, never the sandbox of another.
+    let _ = rustix::process::setsid();
+    let _ = std::env::set_current_dir("/");
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let code = match Pipes::take() {
+        Ok(pipes) => run(pipes),
+        Err(cause) => {
+            eprintln!("sandbar-shim: {cause}");
+            1
+        }
+    };
+    std::process::exit(code)
+}
+
+fn run(mut pipes: Pipes) -> i32 {
+    let started = match pipes.read_orders().and_then(|orders| start(orders, &pipes)) {
+        Ok(started) => started,
+        Err(error) => {
+            pipes.report(&Report::Failed(ErrorForm::from(&error)));
+            return 1;
+        }
+    };
+    let Some(guard) = started else {
+        pipes.report(&Report::Guarded);
+        return 0;
+    };
+    match guard.run(pipes) {
+        Ok(()) => 0,
+        Err(error) => {
+            // Nobody reads an answer any more; the log is in the sandbox' folder, as long as there is one.
+            eprintln!("sandbar-shim: {error}");
+            1
+        }
+    }
+}
+
+/// Does what has to be done before there is a runtime; `None` means that another shim guards the sandbox already.
+fn start(orders: Orders, pipes: &Pipes) -> Result<Option<Guard>> {
+    if orders.v != VERSION {
+        let message = format!(
+            "the library (version {}) speaks version {} of the shim's protocol, the executable (version {}) speaks {VERSION}",
+            orders.library,
+            orders.v,
+            env!("CARGO_PKG_VERSION")
+        );
+        return Err(fail(sandbar_core::ErrorKind::Config, "create", message)
+            .with_hint("use the `sandbar` executable that belongs to the library: set `SANDBAR_HELPER`"));
+    }
+    match orders.task {
+        Task::Create(wanted) => create::create(Home::ensure(&orders.home)?, *wanted, pipes).map(Some),
+        Task::Adopt(id) => adopt::adopt(&orders.home, &id),
+    }
+}

@@ -1,0 +1,22 @@
+//! The shim: one small host process for each sandbox. It makes the sandbox, watches over it, and takes it down.
+
+mod adopt;
+mod agent;
+mod create;
+mod disk;
+mod guard;
+mod limits;
+mod log;
+mod main;
+mod pipes;
+mod ports;
+pub(crate) mod protocol;
+mod serve;
+mod shared;
+mod usage;
+
+pub(crate) use agent::{AGENT_SOCKET, CTL_SOCKET};
+pub use main::shim_main;
+
+/// The socket that a shim serves, in the sandbox' folder.
+pub(crate) const SHIM_SOCKET: &str = "shim.sock";

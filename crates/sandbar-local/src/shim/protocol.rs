@@ -1,0 +1,227 @@
+//! What a shim is told: at its start through its standard input, later through `shim.sock`, in lines of JSON.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use sandbar_core::{
+    EnvVars, HostMount, KillCause, Labels, LastKill, LimitDemand, MountAccess, PortMapping, ProjectId, Resources,
+    SandboxId, SandboxName,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::ErrorForm;
+use crate::home::Owner;
+
+/// The version of the protocol; every request carries it.
+pub(crate) const VERSION: u32 = 1;
+/// Longest line in either direction, in bytes: an environment and labels at their limits fit.
+pub(crate) const MAX_LINE: usize = 8 << 20;
+
+/// The first line to a new shim.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    pub(crate) v: u32,
+    /// Version of the caller's library, for messages.
+    pub(crate) library: String,
+    pub(crate) home: PathBuf,
+    pub(crate) task: Task,
+}
+
+/// What a new shim is for.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Task {
+    /// Make a sandbox.
+    Create(Box<CreateOrders>),
+    /// Take over a sandbox whose shim is gone.
+    Adopt(SandboxId),
+}
+
+/// What to make. Everything is decided: the shim adds no default.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CreateOrders {
+    pub(crate) name: Option<SandboxName>,
+    pub(crate) project: Option<ProjectId>,
+    pub(crate) env: EnvVars,
+    pub(crate) labels: Labels,
+    pub(crate) ports: Vec<u16>,
+    pub(crate) mounts: Vec<MountOrder>,
+    pub(crate) limits: LimitOrders,
+    /// Lifetime in milliseconds.
+    pub(crate) lifetime_ms: Option<u64>,
+    /// Whom it belongs to, if it does not outlive its maker.
+    pub(crate) owner: Option<Owner>,
+}
+
+/// A mount.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct MountOrder {
+    pub(crate) source: PathBuf,
+    /// The guest path's bytes: it need not be text.
+    pub(crate) target: Vec<u8>,
+    pub(crate) access: MountAccess,
+}
+
+impl From<HostMount> for MountOrder {
+    fn from(mount: HostMount) -> Self {
+        Self { source: mount.source, target: mount.target.as_bytes().to_vec(), access: mount.access }
+    }
+}
+
+/// Limits with the names of those that the caller insists on.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct LimitOrders {
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) cpu_millis: Option<u32>,
+    pub(crate) pids: Option<u32>,
+    pub(crate) disk_bytes: Option<u64>,
+    /// Limits that have to be enforced, by name.
+    pub(crate) demanded: Vec<String>,
+}
+
+impl LimitOrders {
+    /// What was asked for, over the defaults.
+    pub(crate) fn new(asked: Resources, demand: LimitDemand, defaults: &crate::config::Defaults) -> Self {
+        let Resources { memory_bytes, cpu_millis, pids, disk_bytes } = asked;
+        let named = [
+            ("memory", memory_bytes.is_some()),
+            ("cpu", cpu_millis.is_some()),
+            ("pids", pids.is_some()),
+            ("disk", disk_bytes.is_some()),
+        ];
+        Self {
+            memory_bytes: memory_bytes.or(defaults.memory_bytes),
+            cpu_millis: cpu_millis.or(defaults.cpu_millis),
+            pids: pids.or(defaults.pids),
+            disk_bytes: disk_bytes.or(defaults.disk_bytes),
+            demanded: match demand {
+                LimitDemand::BestEffort => Vec::new(),
+                LimitDemand::Enforced => {
+                    named.iter().filter(|(_, given)| *given).map(|(name, _)| (*name).to_owned()).collect()
+                }
+            },
+        }
+    }
+
+    /// For the engine.
+    pub(crate) fn to_engine(&self) -> sandbar_engine::Limits {
+        sandbar_engine::Limits {
+            memory_bytes: self.memory_bytes,
+            cpus_milli: self.cpu_millis,
+            pids: self.pids,
+            disk_bytes: self.disk_bytes,
+            ..sandbar_engine::Limits::default()
+        }
+    }
+}
+
+/// The one line from a new shim.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// The sandbox runs and the shim serves it.
+    Ready {
+        /// Version of the shim's executable.
+        version: String,
+        id: SandboxId,
+    },
+    /// Another shim guards it already.
+    Guarded,
+    /// It did not work, and what could be undone is undone.
+    Failed(ErrorForm),
+}
+
+/// A line to `shim.sock`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) v: u32,
+    #[serde(flatten)]
+    pub(crate) op: Op,
+}
+
+/// What a shim can be asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub(crate) enum Op {
+    /// Whether it is there.
+    Hello,
+    /// End the sandbox.
+    Destroy,
+    /// Another deadline.
+    SetDeadline { deadline: Option<Timestamp>, extend_only: bool },
+    /// What it uses, and what limits did.
+    Stats,
+    /// Make a port reachable.
+    Publish { port: u16 },
+    /// A connection to a port; after the answer, this connection is that one.
+    Dial { port: u16 },
+}
+
+/// A line from `shim.sock`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reply {
+    /// To [`Op::Hello`]: version of the executable.
+    Hello { version: String },
+    /// To [`Op::Destroy`].
+    Destroyed,
+    /// To [`Op::SetDeadline`]: the one in force.
+    Deadline(Option<Timestamp>),
+    /// To [`Op::Stats`].
+    Stats(Usage),
+    /// To [`Op::Publish`].
+    Published(PortMapping),
+    /// To [`Op::Dial`].
+    Dialled,
+    /// Nothing listens on that port.
+    Refused,
+    /// The protocol's version is not known; these are.
+    Versions(Vec<u32>),
+    /// It did not work.
+    Failed(ErrorForm),
+}
+
+/// What a sandbox uses. Absent is not measurable.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) memory_peak_bytes: Option<u64>,
+    pub(crate) cpu_usec: Option<u64>,
+    pub(crate) processes: Option<u64>,
+    pub(crate) disk_bytes: Option<u64>,
+    pub(crate) last_kill: Option<LastKill>,
+    /// How often each cause ended something, by name.
+    pub(crate) kills: BTreeMap<String, u64>,
+}
+
+/// The word for a cause; also the name of its limit in a record, where it has one.
+pub(crate) fn cause_name(cause: KillCause) -> &'static str {
+    match cause {
+        KillCause::Oom => "oom",
+        KillCause::Pids => "pids",
+        KillCause::Disk => "disk",
+        _ => "timeout",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_carry_the_version_beside_the_operation() {
+        let text = serde_json::to_string(&Request { v: VERSION, op: Op::Dial { port: 80 } }).unwrap();
+        assert_eq!(text, r#"{"v":1,"op":"dial","port":80}"#);
+        let hello: Request = serde_json::from_str(r#"{"v":9,"op":"hello","more":1}"#).unwrap();
+        assert_eq!(hello.v, 9);
+    }
+
+    #[test]
+    fn only_named_limits_are_demanded() {
+        let asked = Resources::default().with_pids(5);
+        let limits = LimitOrders::new(asked, LimitDemand::Enforced, &crate::config::Defaults::default());
+        assert_eq!(limits.demanded, ["pids"]);
+        assert_eq!((limits.pids, limits.memory_bytes), (Some(5), Some(crate::config::DEFAULT_MEMORY)));
+    }
+}

@@ -1,0 +1,199 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustix::net::SocketType;
+use sandbar_core::{ErrorKind, Result};
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::ports::Dialled;
+use super::protocol::{MAX_LINE, Op, Reply, VERSION};
+use super::shared::Shared;
+use super::{SHIM_SOCKET, agent, guard, ports, usage};
+use crate::error::{ErrorForm, fail, io_error};
+use crate::home::Folder;
+
+/// Connections served at once; more wait in the listener's queue.
+const CONNECTIONS: usize = 128;
+/// How long a connection may be silent before it is closed: callers ask at once and go away.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The listener of `shim.sock`, in place of one that an earlier shim left.
+pub(super) fn listen(folder: &Folder) -> Result<UnixListener> {
+    agent::listener(folder, SHIM_SOCKET, SocketType::STREAM)
+        .map_err(std::io::Error::from)
+        .and_then(|socket| UnixListener::from_std(socket.into()))
+        .map_err(|cause| io_error("create", &format!("`{SHIM_SOCKET}`"), cause))
+}
+
+/// Serves `shim.sock` as long as the shim lives.
+pub(super) async fn serve(shared: Arc<Shared>, listener: UnixListener) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let shared = Arc::clone(&shared);
+                connections.spawn(async move {
+                    // The other side went away: there is nobody to tell.
+                    let _ = converse(&shared, stream, permit).await;
+                });
+            }
+            // Out of descriptors, most likely: those in use are given back sooner or later.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn converse(
+    shared: &Arc<Shared>,
+    stream: UnixStream,
+    permit: tokio::sync::OwnedSemaphorePermit,
+) -> std::io::Result<()> {
+    let mut stream = BufStream::with_capacity(1024, 1024, stream);
+    loop {
+        let mut line = Vec::new();
+        let limit = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
+        let mut limited = (&mut stream).take(limit);
+        match timeout(SILENCE, limited.read_until(b'\n', &mut line)).await {
+            Ok(Ok(0)) | Err(_) => return Ok(()),
+            Ok(got) => got?,
+        };
+        let request = match parse(&line) {
+            Ok(op) => op,
+            Err(reply) => {
+                send(&mut stream, &reply).await?;
+                return Ok(());
+            }
+        };
+        match request {
+            Op::Dial { port } => {
+                drop(permit);
+                return tunnel(shared, stream, port).await;
+            }
+            Op::Destroy => {
+                shared.answering.fetch_add(1, Ordering::Relaxed);
+                let reply = match shared.ask_end().await {
+                    Ok(Ok(())) => Reply::Destroyed,
+                    Ok(Err(error)) => Reply::Failed(error),
+                    // Another one asked first: the caller sees the end of the connection, and looks again.
+                    Err(_) => {
+                        shared.answering.fetch_sub(1, Ordering::Relaxed);
+                        return Ok(());
+                    }
+                };
+                let sent = send(&mut stream, &reply).await;
+                shared.answering.fetch_sub(1, Ordering::Relaxed);
+                return sent;
+            }
+            op => {
+                let reply = answer(shared, op).await.unwrap_or_else(|error| Reply::Failed(ErrorForm::from(&error)));
+                send(&mut stream, &reply).await?;
+            }
+        }
+    }
+}
+
+async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
+    match op {
+        Op::SetDeadline { deadline, extend_only } => {
+            set_deadline(shared, deadline, extend_only).await.map(Reply::Deadline)
+        }
+        Op::Stats => Ok(Reply::Stats(usage::measure(shared).await)),
+        Op::Publish { port } => {
+            let mapping = shared.ports.publish(shared, port, None).await?;
+            let published = shared.ports.list();
+            shared
+                .update(|record| record.ports = published)
+                .map_err(|cause| io_error("publish", "`record.json`", cause))?;
+            Ok(Reply::Published(mapping))
+        }
+        // The other two end the conversation and were dealt with before.
+        Op::Hello | Op::Destroy | Op::Dial { .. } => {
+            Ok(Reply::Hello { version: env!("CARGO_PKG_VERSION").to_owned() })
+        }
+    }
+}
+
+/// Changes the deadline; the answer is the one in force.
+async fn set_deadline(shared: &Shared, wanted: Option<Timestamp>, extend_only: bool) -> Result<Option<Timestamp>> {
+    let now = shared.deadline();
+    let next = match (now, wanted) {
+        // No deadline is later than any.
+        (None, _) if extend_only => None,
+        (Some(now), Some(wanted)) if extend_only => Some(now.max(wanted)),
+        (_, wanted) => wanted,
+    };
+    if next != now {
+        // A later deadline has to reach the agent before it counts, an earlier one counts in any case.
+        let told = guard::tell_deadline(shared, next).await;
+        let later = next.is_none_or(|next| now.is_some_and(|now| next > now));
+        if let (Err(cause), true) = (told, later) {
+            return Err(fail(ErrorKind::Unavailable, "set deadline", format!("the agent keeps the old one: {cause}")));
+        }
+        shared
+            .update(|record| record.deadline = next)
+            .map_err(|cause| io_error("set deadline", "`record.json`", cause))?;
+        shared.rescheduled.notify_one();
+    }
+    Ok(next)
+}
+
+/// Makes the rest of a connection one to a port inside.
+async fn tunnel(shared: &Arc<Shared>, mut stream: BufStream<UnixStream>, port: u16) -> std::io::Result<()> {
+    match ports::dial(shared, port).await {
+        Ok(Dialled::Connection(mut inside, _permit)) => {
+            send(&mut stream, &Reply::Dialled).await?;
+            tokio::io::copy_bidirectional(&mut stream, &mut inside).await?;
+            Ok(())
+        }
+        Ok(Dialled::Refused) => send(&mut stream, &Reply::Refused).await,
+        Err(error) => send(&mut stream, &Reply::Failed(ErrorForm::from(&error))).await,
+    }
+}
+
+/// Takes a request apart. The version comes first: another one may have other operations.
+fn parse(line: &[u8]) -> std::result::Result<Op, Reply> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        v: u32,
+    }
+    let broken = |why: String| Reply::Failed(ErrorForm::from(&fail(ErrorKind::Protocol, "ask shim", why)));
+    match serde_json::from_slice::<Versioned>(line) {
+        Ok(Versioned { v: VERSION }) => {}
+        Ok(_) => return Err(Reply::Versions(vec![VERSION])),
+        Err(cause) => return Err(broken(format!("the request is not of the protocol: {cause}"))),
+    }
+    match serde_json::from_slice::<super::protocol::Request>(line) {
+        Ok(request) => Ok(request.op),
+        Err(cause) => Err(broken(format!("the request is not known: {cause}"))),
+    }
+}
+
+async fn send(stream: &mut BufStream<UnixStream>, reply: &Reply) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    stream.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_is_told_ours_and_nonsense_is_refused() {
+        assert!(matches!(parse(br#"{"v":2,"op":"levitate"}"#), Err(Reply::Versions(known)) if known == [VERSION]));
+        assert!(matches!(parse(br#"{"v":1,"op":"levitate"}"#), Err(Reply::Failed(_))));
+        assert!(matches!(parse(b"\xff\n"), Err(Reply::Failed(_))));
+        assert!(matches!(parse(br#"{"v":1,"op":"stats"}"#), Ok(Op::Stats)));
+    }
+}

@@ -1,0 +1,135 @@
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use sandbar_core::{KillCause, LastKill};
+use sandbar_engine::Cgroup;
+use tokio::sync::{Notify, oneshot};
+
+use super::limits::Counters;
+use super::ports::Ports;
+use crate::error::ErrorForm;
+use crate::home::{Folder, Home, Lock, StoredRecord, now};
+
+/// What the tasks of a shim have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) home: Home,
+    pub(super) folder: Folder,
+    pub(super) lock: Lock,
+    pub(super) cgroup: Option<Cgroup>,
+    /// The agent.
+    pub(super) pidfd: OwnedFd,
+    pub(super) ports: Ports,
+    pub(super) counters: Mutex<Counters>,
+    /// Told when the deadline is another.
+    pub(super) rescheduled: Notify,
+    /// Told when somebody asks for the end.
+    pub(super) ending: Notify,
+    enders: Mutex<Vec<oneshot::Sender<Ended>>>,
+    /// Answers about the end that are still to be written.
+    pub(super) answering: AtomicUsize,
+    record: Mutex<StoredRecord>,
+}
+
+/// What came of the end.
+pub(super) type Ended = Result<(), ErrorForm>;
+
+impl Shared {
+    pub(super) fn new(
+        home: Home,
+        folder: Folder,
+        lock: Lock,
+        record: StoredRecord,
+        cgroup: Option<Cgroup>,
+        pidfd: OwnedFd,
+    ) -> Self {
+        // What was counted before this shim is no news.
+        let counters = Counters::since(cgroup.as_ref());
+        Self {
+            home,
+            folder,
+            lock,
+            cgroup,
+            pidfd,
+            ports: Ports::default(),
+            counters: Mutex::new(counters),
+            rescheduled: Notify::new(),
+            ending: Notify::new(),
+            enders: Mutex::default(),
+            answering: AtomicUsize::new(0),
+            record: Mutex::new(record),
+        }
+    }
+
+    /// The record as it is now.
+    pub(super) fn record(&self) -> StoredRecord {
+        hold(&self.record).clone()
+    }
+
+    /// Looks at a part of the record.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&StoredRecord) -> T) -> T {
+        look(&hold(&self.record))
+    }
+
+    /// Changes the record on disk, and then in memory: what could not be written did not change.
+    pub(super) fn update(&self, change: impl FnOnce(&mut StoredRecord)) -> std::io::Result<()> {
+        let mut record = hold(&self.record);
+        let mut changed = record.clone();
+        change(&mut changed);
+        self.folder.write_record(&changed)?;
+        *record = changed;
+        Ok(())
+    }
+
+    /// When the sandbox ends by itself.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        hold(&self.record).deadline
+    }
+
+    /// Notes that a limit ended something. On a full disk the note is lost to the record, and not to who asks the shim.
+    pub(super) fn note_kill(&self, cause: KillCause, detail: String) {
+        let kill = LastKill { cause, at: now(), detail };
+        hold(&self.counters).note(kill.clone());
+        let _ = self.update(|record| record.last_kill = Some(kill));
+    }
+
+    /// Asks for the end, and how it went.
+    pub(super) fn ask_end(&self) -> oneshot::Receiver<Ended> {
+        let (ended, answer) = oneshot::channel();
+        hold(&self.enders).push(ended);
+        self.ending.notify_one();
+        answer
+    }
+
+    /// Whether somebody asked for the end.
+    pub(super) fn is_asked_to_end(&self) -> bool {
+        !hold(&self.enders).is_empty()
+    }
+
+    /// Whether an answer about the end is still on its way.
+    pub(super) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells who asked for the end how it went. It was one destruction: the first who asked brought it about, the others look again and find
+    /// nothing.
+    pub(super) fn tell_ended(&self, outcome: &sandbar_core::Result<()>) {
+        let mut enders = std::mem::take(&mut *hold(&self.enders));
+        if outcome.is_ok() {
+            enders.truncate(1);
+        }
+        for ender in enders {
+            let _ = ender.send(match outcome {
+                Ok(()) => Ok(()),
+                Err(error) => Err(ErrorForm::from(error)),
+            });
+        }
+    }
+}
+
+/// Takes a lock; a task that panicked while it held one changed nothing half.
+pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,178 @@
+//! The end of a sandbox, whoever brings it about: its shim, the next command that finds it without one, or the roll-back of its creation.
+
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sandbar_core::{Error, ErrorKind, Result, State};
+use sandbar_engine::cgroup::{Cgroup, Layout};
+use sandbar_engine::Host;
+use sandbar_engine::IdMode;
+
+use crate::ctl;
+use crate::error::{fail, io_error};
+use crate::home::{AgentMark, Folder, Home, Lock, StoredRecord};
+use crate::wait;
+
+/// How long killed processes may take to end. The kernel ends them at once, but one that sleeps in a file system may keep it waiting.
+const DEATH: Duration = Duration::from_secs(20);
+/// How long control groups may take to be empty after that.
+const EMPTY: Duration = Duration::from_secs(10);
+
+/// Ends the sandbox in `folder` and deletes what it had. Done only when everything is gone; what is left is in the error. The lock shows that
+/// nobody else acts on it.
+pub(crate) fn tear_down(home: &Home, folder: &Folder, record: Option<StoredRecord>, _lock: &Lock) -> Result<()> {
+    // Readers learn first. A full disk must not keep a sandbox alive, so a record that can't be written is passed over.
+    if let Some(mut record) = record.clone().filter(|record| record.state != State::Destroying) {
+        record.state = State::Destroying;
+        let _ = folder.write_record(&record);
+    }
+    let mark = record.as_ref().and_then(|record| record.private.agent.as_ref());
+    let layout = Layout::observe();
+    end_processes(folder, mark, &layout)?;
+
+    let mut left = Vec::new();
+    if let Err(cause) = remove_groups(folder, &layout) {
+        left.push(format!("control groups of `{}` ({cause})", folder.id()));
+    }
+    if let Err(cause) = release_slots(home, folder, record.as_ref()) {
+        left.push(format!("id range of `{}` ({cause})", folder.id()));
+    }
+    if let Err(cause) = release_names(home, folder, record.as_ref()) {
+        left.push(format!("name of `{}` ({cause})", folder.id()));
+    }
+    let mode = record.map_or_else(any_mode, |record| record.private.ids);
+    if let Err(cause) = delete_folder(home, folder, &mode) {
+        left.push(cause);
+    }
+    report(folder, left)
+}
+
+/// Deletes what an interrupted destruction left in the trash, unless somebody is at it.
+pub(crate) fn empty_trash(home: &Home, id: &sandbar_core::SandboxId) -> Result<()> {
+    let busy = |cause: rustix::io::Errno| io_error("clean up", &format!("`{}`", home.trash_path(id).display()), cause);
+    let Some(dir) = home.open_trash(id).map_err(busy)? else { return Ok(()) };
+    if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(());
+    }
+    match home.empty_trash(id, &any_mode()) {
+        Ok(()) => Ok(()),
+        Err(_) if !home.is_trashed(id).map_err(busy)? => Ok(()),
+        Err(cause) => {
+            let place = format!("`{}`", home.trash_path(id).display());
+            Err(io_error("clean up", &place, cause).with_left_behind(place))
+        }
+    }
+}
+
+/// Ends every process of the sandbox and waits for their end.
+fn end_processes(folder: &Folder, mark: Option<&AgentMark>, layout: &Layout) -> Result<()> {
+    let blind = |cause: &dyn std::fmt::Display| {
+        fail(ErrorKind::Unavailable, "destroy", format!("processes of `{}` may still run: {cause}", folder.id()))
+            .with_left_behind(format!("processes of `{}`", folder.id()))
+    };
+    let group = Cgroup::reopen(layout, folder.id().as_str()).map_err(|cause| blind(&cause))?;
+    if let Some(group) = &group {
+        // Where this does not reach them, the end of the first process does.
+        let _ = group.kill(Duration::ZERO);
+    }
+    if let Some(mark) = mark {
+        return end_agent(mark).map_err(|cause| blind(&cause));
+    }
+    // The shim died between the launch and its next record, or never launched: the listeners tell.
+    let silent = wait::until(DEATH, || Ok::<_, std::convert::Infallible>(!ctl::tell_shutdown(folder))).unwrap_or(false);
+    let Some(group) = group else {
+        return if silent { Ok(()) } else { Err(blind(&"the agent does not end")) };
+    };
+    let empty = wait::until(DEATH, || group.processes().map(|pids| pids.is_empty())).map_err(|cause| blind(&cause))?;
+    if empty { Ok(()) } else { Err(blind(&"its control group is not empty")) }
+}
+
+/// Kills the first process inside; the kernel ends everything else in its namespace before that one is gone.
+fn end_agent(mark: &AgentMark) -> std::io::Result<()> {
+    let Some(pid) = mark.pid() else { return Ok(()) };
+    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => pidfd,
+        Err(rustix::io::Errno::SRCH) => return Ok(()),
+        Err(cause) => return Err(cause.into()),
+    };
+    // The descriptor was opened before this look, so it names the process that is looked at.
+    if !mark.lives().map_err(std::io::Error::other)? {
+        return Ok(());
+    }
+    match pidfd_send_signal(&pidfd, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(cause) => return Err(cause.into()),
+    }
+    let bound = Timespec { tv_sec: i64::try_from(DEATH.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 };
+    let mut watched = [PollFd::new(&pidfd, PollFlags::IN)];
+    let end = std::time::Instant::now() + DEATH;
+    loop {
+        match poll(&mut watched, Some(&bound)) {
+            Ok(0) => return Err(std::io::Error::other(format!("it does not end within {} s", DEATH.as_secs()))),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) if std::time::Instant::now() < end => {}
+            Err(cause) => return Err(cause.into()),
+        }
+    }
+}
+
+fn remove_groups(folder: &Folder, layout: &Layout) -> std::result::Result<(), sandbar_engine::Error> {
+    match Cgroup::reopen(layout, folder.id().as_str())? {
+        Some(group) => group.remove(EMPTY),
+        None => Ok(()),
+    }
+}
+
+fn release_slots(home: &Home, folder: &Folder, record: Option<&StoredRecord>) -> std::io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    match record.and_then(|record| record.private.slot) {
+        Some(slot) => home.release_slot(slot)?,
+        None => {
+            for slot in home.slots_of(folder.id())? {
+                home.release_slot(slot)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn release_names(home: &Home, folder: &Folder, record: Option<&StoredRecord>) -> std::io::Result<()> {
+    let names = match record {
+        Some(record) => record.name.iter().cloned().collect(),
+        None => home.names_of(folder.id())?,
+    };
+    for name in names {
+        home.release_name(&name, folder.id())?;
+    }
+    Ok(())
+}
+
+/// Moves the folder out of sight and deletes it; the text says what is left.
+fn delete_folder(home: &Home, folder: &Folder, mode: &IdMode) -> std::result::Result<(), String> {
+    // Held from before it is in the trash, so that nobody else begins there.
+    let _ = flock(folder, FlockOperation::NonBlockingLockExclusive);
+    let place = home.folder_path(folder.id());
+    home.trash(folder).map_err(|cause| format!("`{}` ({cause})", place.display()))?;
+    home.empty_trash(folder.id(), mode)
+        .map_err(|cause| format!("`{}` ({cause})", home.trash_path(folder.id()).display()))
+}
+
+/// How ids were mapped where no record tells: root may delete anything, and an ordinary user has one best way.
+fn any_mode() -> IdMode {
+    let host = Host::observe();
+    if host.needs_range() { IdMode::range(Home::slot_base(0)) } else { host.user_id_mode() }
+}
+
+fn report(folder: &Folder, left: Vec<String>) -> Result<()> {
+    if left.is_empty() {
+        return Ok(());
+    }
+    let message = format!("sandbox `{}` is ended, but not everything could be removed", folder.id());
+    let error: Error = fail(ErrorKind::Unexpected, "destroy", message)
+        .with_hint("remove what is named, or try again: the next create or destroy does so, too");
+    Err(left.into_iter().fold(error, Error::with_left_behind))
+}

@@ -1,0 +1,106 @@
+//! The `host` template: its skeleton is built once per fingerprint of the host's programs (decision 0005).
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdirat, openat, renameat, statat};
+use rustix::io::Errno;
+use sandbar_core::Result;
+use sandbar_engine::IdMode;
+use sandbar_engine::rootfs::{HostRoots, Skeleton, build_skeleton, fingerprint};
+
+use crate::error::{engine, found, io_error};
+use crate::home::Home;
+use crate::id::random_text;
+
+/// The template's name.
+pub(crate) const HOST: &str = "host";
+const FOLDER: &str = "templates/host";
+/// What a skeleton is called while it is being built.
+const UNFINISHED: &str = ".new-";
+
+/// The host's programs as they are now.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) roots: HostRoots,
+    pub(crate) fingerprint: String,
+}
+
+impl Base {
+    /// Looks at the host.
+    pub(crate) fn observe() -> Result<Self> {
+        let roots = HostRoots::observe().map_err(|cause| engine("create", cause))?;
+        let fingerprint = fingerprint(&roots);
+        Ok(Self { roots, fingerprint })
+    }
+
+    /// Opens the skeleton for these programs, and builds it where there is none.
+    pub(crate) fn skeleton(&self, home: &Home) -> Result<Skeleton> {
+        let place = format!("{FOLDER}/{}", self.fingerprint);
+        let fail = |cause: Errno| io_error("create", &format!("`{}/{place}`", home.path().display()), cause);
+        if let Some(dir) = found(open_dir(home, &place)).map_err(fail)? {
+            return open(&dir);
+        }
+        match mkdirat(home, FOLDER, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(cause) => return Err(fail(cause)),
+        }
+        let name = format!("{UNFINISHED}{}", random_text(12).map_err(fail)?);
+        let unfinished = format!("{FOLDER}/{name}");
+        mkdirat(home, &unfinished, Mode::RWXU).map_err(fail)?;
+        let done = self.build(home, &unfinished, &place);
+        if !matches!(done, Ok(true)) {
+            // A failure, or another process was faster. What can't be removed now, a later command removes.
+            let _ = home.remove_tree(FOLDER, &name, &IdMode::Single);
+        }
+        done?;
+        open(&open_dir(home, &place).map_err(fail)?)
+    }
+
+    /// Builds in `unfinished` and moves it to `place`; `false` means that there is one by now.
+    fn build(&self, home: &Home, unfinished: &str, place: &str) -> Result<bool> {
+        let fail = |cause: Errno| io_error("create", &format!("`{}/{unfinished}`", home.path().display()), cause);
+        let dir = open_dir(home, unfinished).map_err(fail)?;
+        // Held while it is built: what nobody holds is wreckage.
+        flock(&dir, FlockOperation::NonBlockingLockExclusive).map_err(fail)?;
+        use std::os::fd::AsFd;
+        build_skeleton(dir.as_fd(), &self.roots).map_err(|cause| engine("create", cause))?;
+        match renameat(home, unfinished, home, place) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST | Errno::NOTEMPTY) => Ok(false),
+            Err(cause) => Err(fail(cause)),
+        }
+    }
+}
+
+/// Removes skeletons that somebody began and nobody builds any more; at most `budget` of them.
+pub(crate) fn sweep(home: &Home, budget: usize) -> rustix::io::Result<()> {
+    let Some(dir) = found(open_dir(home, FOLDER))? else { return Ok(()) };
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(dir)? {
+        if let Ok(name) = entry?.file_name().to_str()
+            && name.starts_with(UNFINISHED)
+        {
+            names.push(name.to_owned());
+        }
+    }
+    for name in names.into_iter().take(budget) {
+        let place = format!("{FOLDER}/{name}");
+        let Some(dir) = found(open_dir(home, &place))? else { continue };
+        if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && found(statat(home, &place, AtFlags::SYMLINK_NOFOLLOW))?.is_some()
+        {
+            let _ = home.remove_tree(FOLDER, &name, &IdMode::Single);
+        }
+    }
+    Ok(())
+}
+
+fn open_dir(home: &Home, place: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    openat(home, place, flags, Mode::empty())
+}
+
+fn open(dir: &OwnedFd) -> Result<Skeleton> {
+    use std::os::fd::AsFd;
+    Skeleton::open(dir.as_fd()).map_err(|cause| engine("create", cause))
+}
