@@ -104,8 +104,8 @@ pub(crate) fn metadata(path: &Path) -> BTreeMap<String, String> {
 
 /// Names of a file's attributes that can be written as text.
 pub(super) fn attribute_names(path: &Path) -> Vec<String> {
-    // Most files have none, which the first call finds out without a buffer.
-    let Ok(size @ 1..) = rustix::fs::listxattr(path, &mut [0u8; 0]) else { return Vec::new() };
+    // Most files have none, which this finds out without a buffer.
+    let Ok(size @ 1..) = rustix::fs::listxattr_query(path) else { return Vec::new() };
     let mut list = vec![0; size.min(XATTR_LIST_MAX)];
     let Ok(length) = rustix::fs::listxattr(path, &mut list) else { return Vec::new() };
     list[..length].split(|byte| *byte == 0).filter_map(|name| String::from_utf8(name.to_vec()).ok()).collect()

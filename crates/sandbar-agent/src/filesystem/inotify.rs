@@ -50,7 +50,7 @@ impl Inotify {
         let _ = inotify::remove_watch(&self.0, watch);
     }
 
-    /// Everything that is queued; empty where nothing is.
+    /// A batch of what is queued; empty only where nothing is.
     pub(super) fn read(&self) -> io::Result<Vec<RawEvent>> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = Reader::new(&self.0, &mut buffer);
@@ -73,7 +73,7 @@ impl Inotify {
     }
 }
 
-/// Events after which a reader gets its turn; the rest waits in the kernel.
+/// Events of one batch, about.
 const MAX_BATCH: usize = 1024;
 
 impl AsFd for Inotify {

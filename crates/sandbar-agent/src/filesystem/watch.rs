@@ -26,6 +26,13 @@ pub(super) enum Change {
     Overflow,
 }
 
+/// Some changes.
+pub(super) struct Batch {
+    pub(super) changes: Vec<Change>,
+    /// Nothing more is queued: the next read should wait until something is.
+    pub(super) is_last: bool,
+}
+
 /// A watched folder, with everything below it where asked for.
 pub(super) struct Watch {
     pub(super) inotify: Inotify,
@@ -36,7 +43,8 @@ pub(super) struct Watch {
     root_watch: i32,
     /// Folders by the kernel's number, relative to the root.
     folders: HashMap<i32, PathBuf>,
-    /// What a scan of a new folder reported: the kernel may report the same creation, as the watch was set first.
+    /// What a scan of a new folder reported. The kernel may have queued the same creation, as the watch is set first;
+    /// once its queue is empty, it has not.
     scanned: HashSet<(i32, OsString)>,
 }
 
@@ -73,19 +81,19 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Turns queued events into changes. Waits for nothing.
-    pub(super) fn read(&mut self) -> io::Result<Vec<Change>> {
+    /// Turns a batch of queued events into changes. Waits for nothing.
+    pub(super) fn read(&mut self) -> io::Result<Batch> {
         let events = self.inotify.read()?;
         let names = if self.include_entry { Names::load(&self.context.etc) } else { Names::default() };
         let mut changes = Vec::new();
-        let drained = events.is_empty();
+        let is_last = events.is_empty();
         for event in events {
             self.translate(event, &names, &mut changes)?;
         }
-        if drained {
+        if is_last {
             self.scanned.clear();
         }
-        Ok(changes)
+        Ok(Batch { changes, is_last })
     }
 
     fn translate(&mut self, event: RawEvent, names: &Names, changes: &mut Vec<Change>) -> io::Result<()> {
@@ -131,7 +139,8 @@ impl Watch {
         if flags.contains(ReadFlags::DELETE) {
             changes.push(self.change(&path, EventType::Remove, names));
         }
-        if self.recursive && is_folder && flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+        // A scan that reported the folder has looked into it too.
+        if self.recursive && is_folder && !seen && flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
             let mut found = Vec::new();
             self.add(&path, Some(&mut found))?;
             for (path, has_content) in found {

@@ -31,6 +31,8 @@ struct Follower {
     ready: AsyncFd<std::os::fd::OwnedFd>,
     watch: Option<Watch>,
     root: PathBuf,
+    /// More may be queued than was read; the runtime tells of new events only.
+    has_more: bool,
 }
 
 impl Follower {
@@ -40,25 +42,28 @@ impl Follower {
         let watch = blocking::run(move || Watch::new(context, path, &request)).await.map_err(internal)??;
         let duplicate = duplicate(&watch.inotify).map_err(internal)?;
         let ready = descriptor::watch(duplicate).map_err(internal)?;
-        Ok(Self { ready, watch: Some(watch), root })
+        Ok(Self { ready, watch: Some(watch), root, has_more: true })
     }
 
-    /// The next changes, at least one unless events of no interest came.
+    /// The next changes; none where what happened is of no interest.
     async fn next(&mut self) -> Result<Vec<Change>, RpcError> {
         let internal = |error: std::io::Error| RpcError::new(Code::Internal, error.to_string());
-        let mut ready = self.ready.readable().await.map_err(internal)?;
+        if !self.has_more {
+            self.ready.readable().await.map_err(internal)?.clear_ready();
+        }
         let Some(mut watch) = self.watch.take() else {
             return Err(RpcError::new(Code::Internal, "the watch ended"));
         };
-        ready.clear_ready();
-        let (watch, changes) = blocking::run(move || {
-            let changes = watch.read();
-            (watch, changes)
+        let (watch, batch) = blocking::run(move || {
+            let batch = watch.read();
+            (watch, batch)
         })
         .await
         .map_err(internal)?;
         self.watch = Some(watch);
-        changes.map_err(|error| exhausted(&self.root, &error))
+        let batch = batch.map_err(|error| exhausted(&self.root, &error))?;
+        self.has_more = !batch.is_last;
+        Ok(batch.changes)
     }
 }
 

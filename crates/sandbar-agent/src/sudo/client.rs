@@ -64,7 +64,13 @@ fn invoke(socket: &Path, args: Vec<OsString>) -> Result<i32, String> {
     }
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let descriptors: [BorrowedFd<'_>; DESCRIPTORS] = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    send_now(connection.as_fd(), &packet, &descriptors).map_err(|error| format!("ask the agent: {error}"))?;
+    match send_now(connection.as_fd(), &packet, &descriptors) {
+        // Refused before the request was read: the answer says why.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(format!("ask the agent: {error}"));
+        }
+        _ => {}
+    }
     follow(&connection, &signals, is_list)
 }
 
