@@ -152,6 +152,8 @@ unsafe fn stub(plan: &mut Plan<'_>) -> ! {
     // shares this memory and suspends this process until the other one has executed or exited, so that `plan` and
     // its stack are used by one of the two at a time.
     unsafe {
+        // The starter may ignore it, and then statuses would vanish.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
         let stack = plan.stack.as_mut_ptr_range().end.cast::<c_void>();
