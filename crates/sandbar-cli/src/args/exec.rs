@@ -17,14 +17,14 @@ Examples:
   sandbar exec demo -e TOKEN --timeout 1m -- sh -c 'echo \"$TOKEN\" | wc -c'")]
 pub(crate) struct ExecArgs {
     /// Id, unambiguous beginning of an id, or name
-    #[arg(value_name = "ID", help_heading = "Arguments")]
+    #[arg(value_name = "ID", help_heading = "Arguments", display_order = 1)]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
     #[command(flatten)]
     pub(crate) env: EnvArgs,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD", help_heading = "Arguments")]
+    #[arg(last = true, required = true, value_name = "CMD", help_heading = "Arguments", display_order = 2)]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -70,26 +70,24 @@ fn usage_errors() {
     home.assert_empty();
 }
 
-/// What only the backend can refuse: exit code 125, and nothing created either.
+/// What only the backend can refuse: exit code 125, a message in its words that names what was refused, and nothing created either.
 #[test]
 fn refusals() {
     let home = Home::new();
-    fs::write(home.current().join("file"), "x").unwrap();
-    let cases: &[(&str, &[&str])] = &[
-        ("unknown_template", &["run", "-t", "no-such-template", "--", "true"]),
-        ("create_unknown_template", &["create", "-t", "no-such-template"]),
-        ("other_provider", &["--provider", "e2b", "ls"]),
-        ("exec_unknown_sandbox", &["exec", "no-such-sandbox", "--", "true"]),
-        ("mount_of_nothing", &["run", "--mount", "/no/such/folder:/data", "--", "true"]),
-        ("unknown_user", &["run", "-u", "nobody-here", "--", "true"]),
-        ("unknown_workdir", &["run", "-w", "/no/such/folder", "--", "true"]),
-        ("json_unknown_template", &["run", "--json", "-t", "no-such-template", "--", "true"]),
-    ];
-    for (name, arguments) in cases {
+    for (named, arguments) in [
+        ("no-such-template", &["run", "-t", "no-such-template", "--", "true"][..]),
+        ("no-such-template", &["create", "-t", "no-such-template"]),
+        ("e2b:", &["--provider", "e2b", "ls"]),
+        ("no-such-sandbox", &["exec", "no-such-sandbox", "--", "true"]),
+        ("/no/such/folder", &["run", "--mount", "/no/such/folder:/data", "--", "true"]),
+        ("nobody-here", &["run", "-u", "nobody-here", "--", "true"]),
+        ("/no/such/folder", &["run", "-w", "/no/such/folder", "--", "true"]),
+    ] {
         let output = home.run(arguments);
-        assert_eq!(code(&output), 125, "{name}: {}", both(&output));
-        assert!(output.stdout.is_empty(), "{name}: {}", both(&output));
-        insta::assert_snapshot!(*name, home.transcribe(arguments, &output));
+        assert_eq!(code(&output), 125, "{arguments:?}: {}", both(&output));
+        assert!(output.stdout.is_empty(), "{arguments:?}: {}", both(&output));
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(words.starts_with("error: ") && words.contains(named), "{arguments:?}: {words}");
         home.assert_empty();
     }
 }

@@ -23,9 +23,18 @@ fn both_streams_pass_and_the_code_is_the_commands() {
 fn every_byte_passes_in_and_out_unchanged() {
     let home = Home::new();
     let all: Vec<u8> = (0..=255).cycle().take(256 * 40).collect();
-    let output = home.run_with(&["run", "-i", "--", "sh", "-c", "tee /dev/stderr"], all.clone());
+    let script = "cat > copy; cat copy; cat copy >&2";
+    let output = home.run_with(&["run", "-i", "--", "sh", "-c", script], all.clone());
     assert_eq!(code(&output), 0, "{}", both(&output));
     assert!(output.stdout == all && output.stderr == all);
+}
+
+#[test]
+fn the_streams_can_be_opened_by_name() {
+    let home = Home::new();
+    let output = home.run(&["run", "--", "sh", "-c", "echo out > /dev/stdout; echo err > /dev/stderr"]);
+    assert_eq!(code(&output), 0, "{}", both(&output));
+    assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
 }
 
 #[test]

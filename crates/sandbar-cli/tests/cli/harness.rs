@@ -1,5 +1,5 @@
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,21 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A data folder of a test's own and a current folder, and the executable to use them with.
 pub(crate) struct Home {
-    data: TempDir,
+    /// Made by the product: it wants to be the only one who can look into it.
+    data: PathBuf,
     current: TempDir,
+    _holder: TempDir,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
         let folder = |prefix| tempfile::Builder::new().prefix(prefix).tempdir().expect("a temporary folder");
-        Self { data: folder("sandbar-home-"), current: folder("sandbar-cwd-") }
+        let holder = folder("sandbar-home-");
+        Self { data: holder.path().join("data"), current: folder("sandbar-cwd-"), _holder: holder }
     }
 
     pub(crate) fn data(&self) -> &Path {
-        self.data.path()
+        &self.data
     }
 
     /// The current folder of every invocation.
@@ -33,7 +36,7 @@ impl Home {
     /// `sandbar ARGUMENTS…`, with nothing on standard input.
     pub(crate) fn sandbar(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sandbar"));
-        command.args(arguments).env("SANDBAR_HOME", self.data.path()).current_dir(self.current.path());
+        command.args(arguments).env("SANDBAR_HOME", &self.data).current_dir(self.current.path());
         for name in
             ["SANDBAR_URL", "SANDBAR_HELPER", "NO_COLOR", "CLICOLOR_FORCE", "COLUMNS", "RUST_BACKTRACE"]
         {
@@ -84,7 +87,7 @@ impl Home {
     pub(crate) fn assert_empty(&self) {
         let left: Vec<_> = ["sandboxes", "trash", "names", "ids"]
             .iter()
-            .filter_map(|folder| std::fs::read_dir(self.data.path().join(folder)).ok())
+            .filter_map(|folder| std::fs::read_dir(self.data.join(folder)).ok())
             .flatten()
             .flatten()
             .map(|entry| entry.path())
