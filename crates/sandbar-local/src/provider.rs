@@ -21,7 +21,10 @@ use crate::observe::Observed;
 use crate::sandbox::LocalSandbox;
 use crate::shim::protocol::{Report, Task};
 use crate::template::Base;
-use crate::{destroy, helper, options};
+use crate::{descriptor, destroy, helper, options};
+
+/// How long the process of a shim may take to end after its last answer.
+const CHILD_END: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Sandboxes on this Linux machine.
 ///
@@ -46,8 +49,8 @@ pub(crate) struct Inner {
     defaults: Defaults,
     /// Our ends of the pipes of sandboxes that belong to this process.
     owned: Mutex<BTreeMap<SandboxId, OwnedFd>>,
-    /// Shims that this process started: somebody has to take note of their end.
-    children: Mutex<Vec<Child>>,
+    /// Shims that this process started, and the sandboxes they are of: somebody has to take note of their end.
+    children: Mutex<Vec<(Option<SandboxId>, Child)>>,
 }
 
 impl LocalProvider {
@@ -93,7 +96,11 @@ impl SandboxProvider for LocalProvider {
             let _ = tidying.await;
         }
         let started = started?;
-        self.inner.adopt_child(started.child);
+        let id = match &started.report {
+            Report::Ready { id, .. } => Some(id.clone()),
+            _ => None,
+        };
+        self.inner.adopt_child(id, started.child);
         match started.report {
             Report::Ready { id, .. } => {
                 if is_owned {
@@ -178,13 +185,32 @@ impl Inner {
             // What it could not remove, the command that names it will tell.
             let _ = tokio::task::spawn_blocking(|| work.run()).await;
         }
+        if matches!(destroyed, Ok(true)) {
+            self.await_child(id).await;
+        }
         self.reap();
         destroyed
     }
 
+    /// Waits for the end of a shim that answered for the last time, so that a caller which destroyed its sandbox has no process left of it.
+    async fn await_child(&self, id: &SandboxId) {
+        let pids: Vec<_> = lock(&self.children)
+            .iter()
+            .filter(|(of, _)| of.as_ref() == Some(id))
+            .map(|(_, child)| rustix::process::Pid::from_child(child))
+            .collect();
+        for pid in pids {
+            // It is a child that nobody has waited for yet, so its number is its own.
+            let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { continue };
+            if let Ok(ended) = descriptor::watch(pidfd) {
+                let _ = tokio::time::timeout(CHILD_END, ended.readable()).await;
+            }
+        }
+    }
+
     /// Keeps a started shim to take note of its end.
-    pub(crate) fn adopt_child(&self, child: Child) {
-        lock(&self.children).push(child);
+    pub(crate) fn adopt_child(&self, id: Option<SandboxId>, child: Child) {
+        lock(&self.children).push((id, child));
         self.reap();
     }
 
@@ -194,7 +220,7 @@ impl Inner {
 
     /// Takes note of shims that ended.
     fn reap(&self) {
-        lock(&self.children).retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        lock(&self.children).retain_mut(|(_, child)| matches!(child.try_wait(), Ok(None)));
     }
 }
 

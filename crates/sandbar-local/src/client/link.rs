@@ -65,7 +65,7 @@ impl Link {
         }
         let executable = self.inner.executable()?;
         let started = helper::start(&executable, &self.inner.home, Task::Adopt(self.id.clone()), operation).await?;
-        self.inner.adopt_child(started.child);
+        self.inner.adopt_child(Some(self.id.clone()), started.child);
         match started.report {
             // Where another shim was faster, the next look finds it.
             Report::Ready { .. } | Report::Guarded => Ok(()),

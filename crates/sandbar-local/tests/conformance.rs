@@ -1,0 +1,46 @@
+//! The conformance kit on this backend.
+
+mod support;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sandbar_contract::{Feature, Harness, run};
+use sandbar_core::{Result, SandboxProvider};
+
+use support::Bed;
+
+struct Local(Bed);
+
+#[async_trait]
+impl Harness for Local {
+    fn backend(&self) -> &str {
+        "local"
+    }
+
+    async fn provider(&self) -> Result<Arc<dyn SandboxProvider>> {
+        Ok(Arc::new(self.0.provider()))
+    }
+
+    fn lacks(&self, feature: Feature) -> Option<String> {
+        match feature {
+            Feature::Python if !std::path::Path::new("/usr/bin/python3").exists() => {
+                Some("this machine has no python3".into())
+            }
+            Feature::RootUser if !support::has_root_inside() => {
+                Some("sandboxes of this user have a single user id".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_contract_is_kept() {
+    let Some(bed) = Bed::new() else { return };
+    let harness = Local(bed);
+    let report = run(&harness).await;
+    println!("{report}");
+    assert!(report.is_success(), "{report}");
+    harness.0.assert_empty("after the kit").await;
+}
