@@ -96,7 +96,9 @@ fn status() -> String {
 
 fn owner(path: &str) -> Vec<u32> {
     use std::os::unix::fs::MetadataExt as _;
-    fs::symlink_metadata(path).map(|data| vec![data.uid(), data.gid(), data.mode() & 0o7777]).unwrap_or_default()
+    fs::symlink_metadata(path)
+        .map(|data| vec![data.uid(), data.gid(), data.mode() & 0o7777])
+        .unwrap_or_default()
 }
 
 /// The text, or the error number.
@@ -113,7 +115,9 @@ fn write(path: &str) -> i32 {
     let file = if path.is_dir() { path.join(".probe") } else { path.to_owned() };
     let mut open = fs::OpenOptions::new();
     open.write(true).create(path.is_dir());
-    open.open(file).and_then(|mut file| file.write_all(b"1")).map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| 0)
+    open.open(file)
+        .and_then(|mut file| file.write_all(b"1"))
+        .map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| 0)
 }
 
 fn setid(folders: &[String]) -> BTreeMap<String, i32> {
@@ -122,7 +126,8 @@ fn setid(folders: &[String]) -> BTreeMap<String, i32> {
         .iter()
         .map(|folder| {
             let file = Path::new(folder).join("setid");
-            let made = fs::write(&file, "").and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o4755)));
+            let made = fs::write(&file, "")
+                .and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o4755)));
             (folder.clone(), made.map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| 0))
         })
         .collect()
@@ -257,7 +262,11 @@ fn big_file() {
 }
 
 fn shell(script: &str) {
-    let output = Command::new("/bin/sh").args(["-c", script]).env("PATH", "/usr/local/bin:/usr/bin:/bin").stdin(Stdio::null()).output();
+    let output = Command::new("/bin/sh")
+        .args(["-c", script])
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .output();
     match output {
         Ok(output) => println!(
             "{}",

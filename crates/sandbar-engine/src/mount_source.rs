@@ -77,26 +77,43 @@ pub fn open(path: &Path, data_folder: &Path, allowed: &Allowed) -> Result<OwnedF
         return Err(Error::reason("mount", name(), "the host path must be absolute"));
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let fd = open_file(path, flags, Mode::empty()).map_err(|cause| Error::io("open mount source", name(), cause))?;
+    let fd = open_file(path, flags, Mode::empty())
+        .map_err(|cause| Error::io("open mount source", name(), cause))?;
     let real = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
         .map_err(|cause| Error::io("find the path of mount source", name(), cause))?;
     let data = fstat(&fd).map_err(|cause| Error::io("look at mount source", name(), cause))?;
     match FileType::from_raw_mode(data.st_mode) {
         FileType::Directory | FileType::RegularFile | FileType::Socket => {}
-        _ => return Err(Error::reason("mount", name(), "only folders, files and named sockets can be mounted")),
+        _ => {
+            return Err(Error::reason(
+                "mount",
+                name(),
+                "only folders, files and named sockets can be mounted",
+            ));
+        }
     }
     let is_socket = FileType::from_raw_mode(data.st_mode) == FileType::Socket;
     check(path, &real, is_socket, data_folder, allowed)?;
     Ok(fd)
 }
 
-fn check(given: &Path, real: &Path, is_socket: bool, data_folder: &Path, allowed: &Allowed) -> Result<(), Error> {
+fn check(
+    given: &Path,
+    real: &Path,
+    is_socket: bool,
+    data_folder: &Path,
+    allowed: &Allowed,
+) -> Result<(), Error> {
     let named = |thing: &Path| {
         allowed.names.iter().any(|name| std::fs::canonicalize(name).unwrap_or_else(|_| name.clone()) == thing)
     };
     let refuse = |thing: &Path, what: &str| {
-        Err(Error::reason("mount", given.display().to_string(), format!("it is or holds {what} `{}`", thing.display()))
-            .with_hint("mount a narrower folder, or allow it by its name"))
+        Err(Error::reason(
+            "mount",
+            given.display().to_string(),
+            format!("it is or holds {what} `{}`", thing.display()),
+        )
+        .with_hint("mount a narrower folder, or allow it by its name"))
     };
     let data_folder = std::fs::canonicalize(data_folder).unwrap_or_else(|_| data_folder.to_owned());
     if overlaps(real, &data_folder) && !named(&data_folder) {

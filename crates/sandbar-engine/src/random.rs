@@ -30,6 +30,7 @@ pub(crate) fn uuid() -> Result<String, Error> {
 fn bytes() -> Result<[u8; 16], Error> {
     let mut bytes = [0; 16];
     // Up to 256 bytes come whole or not at all.
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|cause| Error::io("read random bytes", "", cause))?;
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|cause| Error::io("read random bytes", "", cause))?;
     Ok(bytes)
 }

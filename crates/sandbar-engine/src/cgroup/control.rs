@@ -58,8 +58,9 @@ impl Cgroup {
     pub fn processes(&self) -> Result<Vec<Pid>, Error> {
         let Some(member) = self.members().next() else { return Ok(Vec::new()) };
         let path = member.dir.join("cgroup.procs");
-        let text = std::fs::read_to_string(&path)
-            .map_err(|cause| Error::io("list processes of control group", path.display().to_string(), cause))?;
+        let text = std::fs::read_to_string(&path).map_err(|cause| {
+            Error::io("list processes of control group", path.display().to_string(), cause)
+        })?;
         Ok(text.lines().filter_map(|line| line.parse().ok().and_then(Pid::from_raw)).collect())
     }
 

@@ -121,10 +121,10 @@ impl Cgroup {
     }
 
     fn places(layout: &Layout, id: &str) -> Self {
-        let v2 = layout.v2.as_ref().map(|v2| Member {
-            dir: v2.parent.join(FOLDER).join(id),
-            controllers: v2.controllers.clone(),
-        });
+        let v2 = layout
+            .v2
+            .as_ref()
+            .map(|v2| Member { dir: v2.parent.join(FOLDER).join(id), controllers: v2.controllers.clone() });
         let v1 = layout
             .v1
             .iter()
@@ -133,10 +133,7 @@ impl Cgroup {
                 let free = |c: &Controller| matches!(c, Controller::Freezer | Controller::CpuAcct);
                 v2.is_none() || !v1.controllers.iter().all(free)
             })
-            .map(|v1| Member {
-                dir: v1.parent.join(FOLDER).join(id),
-                controllers: v1.controllers.clone(),
-            })
+            .map(|v1| Member { dir: v1.parent.join(FOLDER).join(id), controllers: v1.controllers.clone() })
             .collect();
         let none = Enforcement::None;
         Self { id: id.to_owned(), v2, v1, memory: none, cpu: none, pids: none }

@@ -156,9 +156,11 @@ fn find_v2(mount: &Mount, own: &str, is_root: bool, writable: &dyn Fn(&Path) -> 
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let inside = Path::new(path).strip_prefix(&mount.root).ok()?;
     let own = mount.point.join(inside);
-    own.ancestors().skip(1).take_while(|dir| dir.starts_with(&mount.point)).find(|dir| writable(dir)).and_then(
-        |dir| found(dir.to_owned()),
-    )
+    own.ancestors()
+        .skip(1)
+        .take_while(|dir| dir.starts_with(&mount.point))
+        .find(|dir| writable(dir))
+        .and_then(|dir| found(dir.to_owned()))
 }
 
 fn writable(dir: &Path) -> bool {
@@ -199,7 +201,8 @@ mod tests {
     fn a_delegated_ancestor_is_found_and_never_the_own_group() {
         let pure = "34 30 0:30 / /none/cg rw - cgroup2 cgroup2 rw\n";
         let own = "0::/user.slice/u.service/app.slice/x.scope\n";
-        let layout = Layout::from_tables(pure, own, false, &|dir| dir.to_string_lossy().contains("u.service"));
+        let layout =
+            Layout::from_tables(pure, own, false, &|dir| dir.to_string_lossy().contains("u.service"));
         assert_eq!(layout.v2.unwrap().parent, Path::new("/none/cg/user.slice/u.service/app.slice"));
     }
 }

@@ -77,16 +77,17 @@ impl Host {
             return Some("install newuidmap and newgidmap (package uidmap or shadow-utils)");
         }
         if self.subordinate.is_none() {
-            return Some("give this user subordinate ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535");
+            return Some(
+                "give this user subordinate ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535",
+            );
         }
         None
     }
 }
 
 fn user_namespaces(is_root: bool) -> UserNamespaces {
-    let setting = |path: &str| {
-        std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok())
-    };
+    let setting =
+        |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
     if !Path::new("/proc/self/ns/user").exists() {
         return UserNamespaces::Disabled { setting: "kernel option CONFIG_USER_NS" };
     }

@@ -25,7 +25,8 @@ pub fn probe_idmapped_mounts(dir: BorrowedFd<'_>) -> Result<(), Error> {
     let end = Instant::now() + PROBE_BOUND;
     let range = [Extent { inside: 0, outside: 1 << 20, count: 1 }];
     let namespace = user_namespace(&range, &range, end)?;
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
     let mount = open_tree(dir, c"", flags).map_err(fail)?;
     mount_setattr(mount.as_fd(), c"", ATTR_IDMAP, Some(namespace.as_fd())).map_err(fail)
 }

@@ -9,7 +9,7 @@ use rustix::io::{Errno, write};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit, setsid, umask};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, CapabilitiesSecureBits, clear_ambient_capability_set,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
 };
 

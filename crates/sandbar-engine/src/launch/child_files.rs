@@ -3,7 +3,8 @@
 use std::ffi::CStr;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chownat, fchmod, mkdirat, openat, statat, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chownat, fchmod, mkdirat, openat, statat, symlinkat,
+    unlinkat,
 };
 use rustix::io::{Errno, write};
 
@@ -16,7 +17,8 @@ pub(super) fn dir(path: &CStr, mode: u16) -> Result<(), Errno> {
     }
     // The umask took bits away that such a folder needs.
     if mode & 0o7022 != 0 {
-        let folder = openat(CWD, path, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let folder =
+            openat(CWD, path, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         fchmod(&folder, Mode::from_raw_mode(u32::from(mode)))?;
     }
     Ok(())
@@ -53,7 +55,9 @@ pub(super) fn own_folder(path: &CStr, uid: u32, gid: u32) -> Result<(), Errno> {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
         data => data?,
     };
-    if FileType::from_raw_mode(data.st_mode) != FileType::Directory || (data.st_uid, data.st_gid) == (uid, gid) {
+    if FileType::from_raw_mode(data.st_mode) != FileType::Directory
+        || (data.st_uid, data.st_gid) == (uid, gid)
+    {
         return Ok(());
     }
     chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)

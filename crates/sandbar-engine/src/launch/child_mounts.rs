@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
-    unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change,
+    move_mount, open_tree, unmount,
 };
 use rustix::process::{chdir, fchdir, pivot_root};
 
@@ -59,6 +59,13 @@ pub(super) fn mount(
 }
 
 pub(super) fn bind(trees: &[TreeSource], bind: &Bind) -> Result<(), Errno> {
+    if let (Presence::IfPresent, Target::Exact(path)) = (bind.presence, &bind.target) {
+        // Looked at first: taking a mount that is then not attached is what costs, the kernel waits for its readers.
+        match open_place(path) {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            place => drop(place?),
+        }
+    }
     match bind_required(trees, bind) {
         Err(Errno::NOENT | Errno::NOTDIR) if bind.presence == Presence::IfPresent => Ok(()),
         done => done,
@@ -89,7 +96,9 @@ fn bind_required(trees: &[TreeSource], bind: &Bind) -> Result<(), Errno> {
             &opened
         }
     };
-    mount_setattr(mount.as_fd(), c"", bind.attrs, None)?;
+    if bind.attrs != 0 {
+        mount_setattr(mount.as_fd(), c"", bind.attrs, None)?;
+    }
     match &bind.target {
         Target::Exact(path) => attach(mount, path),
         Target::InRoot(prefixes) => attach_in_root(mount, prefixes),
@@ -102,15 +111,19 @@ fn clone_tree(path: &CStr) -> Result<OwnedFd, Errno> {
 
 /// No part of the target may be a link: what an earlier run of the sandbox left must not choose the place.
 fn attach(mount: &OwnedFd, target: &CStr) -> Result<(), Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let place = openat2(CWD, target, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let place = open_place(target)?;
     let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mount, c"", &place, c"", both)
 }
 
+fn open_place(target: &CStr) -> Result<OwnedFd, Errno> {
+    openat2(CWD, target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
 /// Links in the target are the sandbox's own and resolve in it. What is missing of the path is made.
 fn attach_in_root(mount: &OwnedFd, prefixes: &[CString]) -> Result<(), Errno> {
-    let root = openat2(CWD, c"/new", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let root =
+        openat2(CWD, c"/new", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
     let is_folder = FileType::from_raw_mode(fstat(mount)?.st_mode) == FileType::Directory;
     let mut place = None;
     for (n, prefix) in prefixes.iter().enumerate() {

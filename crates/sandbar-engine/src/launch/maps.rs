@@ -8,7 +8,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, write};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 
 use super::hint::hint;
 use crate::error::Error;
@@ -79,10 +81,13 @@ pub(crate) fn user_namespace(uids: &[Extent], gids: &[Extent], end: Instant) -> 
     };
     drop(theirs);
     // An ordinary user may map a group only where groups can no longer be dropped; for a mount it makes no difference.
-    let made = put(pid, "uid_map", &lines(uids)).and_then(|()| put(pid, "setgroups", "deny")).and_then(|()| put(pid, "gid_map", &lines(gids))).and_then(|()| {
-        let path = format!("/proc/{}/ns/user", pid.as_raw_nonzero());
-        open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)
-    });
+    let made = put(pid, "uid_map", &lines(uids))
+        .and_then(|()| put(pid, "setgroups", "deny"))
+        .and_then(|()| put(pid, "gid_map", &lines(gids)))
+        .and_then(|()| {
+            let path = format!("/proc/{}/ns/user", pid.as_raw_nonzero());
+            open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)
+        });
     debug_assert!(end > Instant::now());
     let _ = pidfd_send_signal(&pidfd, Signal::KILL);
     waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED).map_err(fail)?;
@@ -129,7 +134,8 @@ fn finish(mut child: Child, tool: &Path, end: Instant) -> Result<(), Error> {
     let name = tool.display().to_string();
     let fail = |cause: std::io::Error| Error::io("wait for", name.clone(), cause);
     let raw = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let pidfd = raw.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose().map_err(|e| fail(e.into()))?;
+    let pidfd =
+        raw.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose().map_err(|e| fail(e.into()))?;
     if let Some(pidfd) = pidfd {
         loop {
             let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));

@@ -8,5 +8,5 @@ mod maps;
 mod parent;
 mod trees;
 
-pub use parent::{Launched, launch};
 pub(crate) use maps::{MapTools, user_namespace, write_maps};
+pub use parent::{Launched, launch};

@@ -211,7 +211,10 @@ fn own_folder(
 
 enum Report {
     Executing,
-    Failed { step: usize, errno: Errno },
+    Failed {
+        step: usize,
+        errno: Errno,
+    },
     /// The child ended without a word.
     Gone,
     /// Nothing until the end of the time.
@@ -237,7 +240,9 @@ fn wait_report(socket: &OwnedFd, end: Instant) -> Result<Report, Error> {
             Ok((_, 0)) | Err(Errno::CONNRESET) => return Ok(Report::Gone),
             Ok((_, 1)) => about_to_execute = true,
             Ok(_) => {
-                let word = |at: usize| u32::from_le_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+                let word = |at: usize| {
+                    u32::from_le_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
+                };
                 let errno = Errno::from_raw_os_error(i32::try_from(word(4)).unwrap_or(libc::EIO));
                 return Ok(Report::Failed { step: word(0) as usize, errno });
             }
@@ -259,8 +264,7 @@ fn step_error(steps: &[Step], step: usize, errno: Errno) -> Error {
 
 /// No other copy of either end may stay: each side notices the other's end by it.
 fn parked_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    let (one, other) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     Ok((park(one.as_fd())?, park(other.as_fd())?))
 }
 

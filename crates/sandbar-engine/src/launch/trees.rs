@@ -49,7 +49,8 @@ pub(super) fn open_all(plan: &Plan<'_>, layers: BorrowedFd<'_>) -> Result<Trees,
         };
         let fd = opened.map_err(|cause| Error::io("take a mount of", name(&tree.origin), cause))?;
         // Nothing else of ours stands so low that laying out the agent's descriptors could hit it.
-        let fd = super::parent::park(fd.as_fd()).map_err(|cause| Error::io("keep", name(&tree.origin), cause))?;
+        let fd =
+            super::parent::park(fd.as_fd()).map_err(|cause| Error::io("keep", name(&tree.origin), cause))?;
         match tree.map {
             TreeMap::Plain => {}
             TreeMap::Sandbox => trees.mapped.push((n, tree.attrs)),

@@ -134,7 +134,8 @@ fn check(spec: &Spec<'_>, host: &Host) -> Result<(), Error> {
     if !host.seccomp {
         return refuse("seccomp", "this kernel can't filter system calls");
     }
-    if spec.hostname.is_empty() || spec.hostname.len() > MAX_HOSTNAME || spec.hostname.contains(['\0', '\n']) {
+    if spec.hostname.is_empty() || spec.hostname.len() > MAX_HOSTNAME || spec.hostname.contains(['\0', '\n'])
+    {
         return refuse(spec.hostname, "a host name has 1 to 64 bytes on one line");
     }
     match (&spec.ids, host.euid) {

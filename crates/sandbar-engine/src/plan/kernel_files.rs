@@ -71,6 +71,9 @@ const RUN_BYTES: &CStr = c"16777216";
 const SHM_BYTES: &CStr = c"268435456";
 const SMALL_BYTES: &CStr = c"1048576";
 
+/// A mount taken from another one of ours has the other's attributes already.
+const INHERITED: u64 = 0;
+
 /// The group `tty` of every distribution.
 const TTY_GROUP: &CStr = c"5";
 
@@ -110,10 +113,12 @@ fn proc(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
     let boot_id = format!("{}\n", random::uuid()?);
     out.push(Step::File { path: c"/m/boot_id".into(), mode: 0o444, bytes: boot_id.into_bytes() });
     let hidden = SAFE | ATTR_NOEXEC | ATTR_RDONLY;
+    // What is taken from it has these attributes by that, without a call for each.
+    out.push(Step::Restrict { path: c"/m".into(), attrs: hidden });
     let cover = |source: &CStr, target: String, presence| {
         Ok(Step::Bind(Bind {
             source: Source::Path(source.to_owned()),
-            attrs: hidden,
+            attrs: if source == c"/new/proc/sys" { hidden } else { INHERITED },
             target: Target::Exact(c(target)?),
             presence,
         }))
@@ -187,13 +192,7 @@ fn dev(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn memory(
-    out: &mut Building<'_>,
-    bytes: &CStr,
-    mode: &CStr,
-    attrs: u64,
-    target: &str,
-) -> Result<(), Error> {
+fn memory(out: &mut Building<'_>, bytes: &CStr, mode: &CStr, attrs: u64, target: &str) -> Result<(), Error> {
     out.push(Step::Mount {
         kind: c"tmpfs",
         options: vec![

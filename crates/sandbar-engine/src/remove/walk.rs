@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, chmod, fchmod, fstat, openat2,
-    renameat_with, seek, unlinkat,
+    AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, chmod, fchmod, fstat,
+    openat2, renameat_with, seek, unlinkat,
 };
 use rustix::io::Errno;
 

@@ -69,7 +69,8 @@ pub fn fingerprint(roots: &HostRoots) -> String {
         paths.push(roots.usr.join(name));
     }
     paths.extend(roots.folders.iter().map(|name| Path::new("/").join(name)));
-    paths.extend(INCLUDED_ETC.iter().filter(|entry| !entry.ends_with('*')).map(|e| Path::new("/etc").join(e)));
+    paths
+        .extend(INCLUDED_ETC.iter().filter(|entry| !entry.ends_with('*')).map(|e| Path::new("/etc").join(e)));
     paths.push("/etc".into());
     paths.extend(PACKAGE_DATA.iter().map(PathBuf::from));
 

@@ -2,7 +2,9 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
+};
 use std::path::{Path, PathBuf};
 
 use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
@@ -233,7 +235,9 @@ mod tests {
         let mode = |path: &str| std::fs::metadata(root.join(path)).unwrap().mode() & 0o7777;
         assert_eq!((mode("tmp"), mode("home/user"), mode("root")), (0o1777, 0o755, 0o700));
         assert!(std::fs::read_to_string(root.join("etc/passwd")).unwrap().contains("user:x:1000:1000:"));
-        for absent in ["etc/shadow", "etc/gshadow", "etc/ssl/private", "etc/machine-id", "etc/ssh", "etc/sudoers"] {
+        for absent in
+            ["etc/shadow", "etc/gshadow", "etc/ssl/private", "etc/machine-id", "etc/ssh", "etc/sudoers"]
+        {
             assert!(std::fs::symlink_metadata(root.join(absent)).is_err(), "`{absent}`");
         }
         Skeleton::open(fd.as_fd()).unwrap();

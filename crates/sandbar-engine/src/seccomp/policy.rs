@@ -29,7 +29,10 @@ pub(crate) const ENOSYS: Verdict = Verdict::Errno(libc::ENOSYS as u16);
 pub(crate) enum Rule {
     Always(Verdict),
     /// The first case whose tests all hold decides; else `otherwise`.
-    Cases { cases: Vec<(Vec<Test>, Verdict)>, otherwise: Verdict },
+    Cases {
+        cases: Vec<(Vec<Test>, Verdict)>,
+        otherwise: Verdict,
+    },
 }
 
 /// A test of the low 32 bits of an argument: those are all that the kernel looks at for these calls, so what stands in

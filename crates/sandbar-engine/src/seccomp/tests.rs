@@ -3,8 +3,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::assemble::{
-    AND, ARCHITECTURE, AT_ARCHITECTURE, AT_ARGUMENTS, AT_NUMBER, Instruction, JUMP, JUMP_ANY_SET, JUMP_AT_LEAST,
-    JUMP_EQUAL, LOAD, RETURN, RETURN_ALLOW, RETURN_ERRNO, program,
+    AND, ARCHITECTURE, AT_ARCHITECTURE, AT_ARGUMENTS, AT_NUMBER, Instruction, JUMP, JUMP_ANY_SET,
+    JUMP_AT_LEAST, JUMP_EQUAL, LOAD, RETURN, RETURN_ALLOW, RETURN_ERRNO, program,
 };
 use super::calls::{ALLOWED, LEGACY_ALLOWED, LEGACY_REFUSED, REFUSED, SHARED_ALLOWED};
 use super::policy::SetidBits;
@@ -95,7 +95,9 @@ fn oracle(data: Data, setid: SetidBits) -> u32 {
         }
         libc::SYS_openat2 if setid_refused => return errno(libc::ENOSYS),
         libc::SYS_fchmod if setid_refused && sticks(1) => return errno(libc::EPERM),
-        libc::SYS_fchmodat | libc::SYS_mknodat | 452 if setid_refused && sticks(2) => return errno(libc::EPERM),
+        libc::SYS_fchmodat | libc::SYS_mknodat | 452 if setid_refused && sticks(2) => {
+            return errno(libc::EPERM);
+        }
         libc::SYS_openat if setid_refused && makes(2) && sticks(3) => return errno(libc::EPERM),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_chmod | libc::SYS_creat | libc::SYS_mknod if setid_refused && sticks(1) => {
@@ -146,7 +148,8 @@ fn data() -> impl Strategy<Value = Data> {
         libc::SYS_clone3,
     ])
     .prop_map(|number| u32::try_from(number).unwrap());
-    let number = prop_oneof![4 => special, 4 => 0_u32..520, 1 => 0x4000_0000_u32..0x4000_0300, 1 => any::<u32>()];
+    let number =
+        prop_oneof![4 => special, 4 => 0_u32..520, 1 => 0x4000_0000_u32..0x4000_0300, 1 => any::<u32>()];
     (architecture, number, prop::array::uniform6(argument()))
         .prop_map(|(architecture, number, arguments)| Data { architecture, number, arguments })
 }

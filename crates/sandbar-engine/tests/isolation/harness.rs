@@ -16,8 +16,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use sandbar_engine::rootfs::{HostRoots, Skeleton, build_skeleton};
 use sandbar_engine::{
-    Access, Cgroup, Host, HostPrograms, IdMode, Launched, Limits, Mount, Root, Spec, launch, plan, remove_tree,
-    sealed_memfd,
+    Access, Cgroup, Host, HostPrograms, IdMode, Launched, Limits, Mount, Root, Spec, launch, plan,
+    remove_tree, sealed_memfd,
 };
 
 /// Nothing in these tests takes anywhere near as long.
@@ -44,6 +44,8 @@ pub(crate) struct Bench {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) launched: Launched,
+    /// From plan to agent.
+    pub(crate) launch_time: Duration,
     pub(crate) log: File,
     pub(crate) name: String,
     pub(crate) ids: IdMode,
@@ -86,7 +88,8 @@ impl Bench {
         let writable = File::open(&own).unwrap();
         let ids = self.ids();
         let agent = UnixListener::bind(own.join("a.sock")).unwrap();
-        let ctl = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let ctl =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         bind(&ctl, &SocketAddrUnix::new(own.join("c.sock")).unwrap()).unwrap();
         listen(&ctl, 4).unwrap();
         let (log, log_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
@@ -121,6 +124,7 @@ impl Bench {
             cgroup: cgroup.as_ref(),
             limits: options.limits.clone(),
         };
+        let started = Instant::now();
         let made = plan(&spec, &self.host).and_then(launch);
         let launched = match made {
             Ok(launched) => launched,
@@ -133,6 +137,7 @@ impl Bench {
         };
         Ok(Running {
             launched,
+            launch_time: started.elapsed(),
             log: File::from(log),
             name,
             ids,
@@ -219,6 +224,7 @@ impl Drop for Running {
 fn probe() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let folder = own.parent().unwrap();
-    let found = [folder.join("probe"), folder.join("../examples/probe")].into_iter().find(|path| path.is_file());
+    let found =
+        [folder.join("probe"), folder.join("../examples/probe")].into_iter().find(|path| path.is_file());
     std::fs::canonicalize(found.expect("the example `probe` is built with the tests")).unwrap()
 }

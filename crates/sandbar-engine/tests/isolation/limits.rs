@@ -40,7 +40,8 @@ fn a_memory_bomb_hurts_only_its_own() {
         let options = with(Limits { memory_bytes: Some(64 << 20), ..Limits::default() });
         let task = json!({ "task": "memory", "bytes": 256 << 20 }).to_string();
         let mut running = bench.start(&task, &options);
-        let enforced = running.cgroup.as_ref().is_some_and(|group| group.enforced()[0] == Enforcement::Enforced);
+        let enforced =
+            running.cgroup.as_ref().is_some_and(|group| group.enforced()[0] == Enforcement::Enforced);
         let text = running.read_to_end();
         if enforced {
             assert_eq!(text, "signal 9\n");
@@ -83,7 +84,10 @@ fn groups_freeze_thaw_kill_and_are_found_again() {
         }
         let mut changed = found.clone();
         changed.update(&Limits { pids: Some(5), ..Limits::default() }).unwrap();
-        assert_eq!(Cgroup::reopen(&bench.host.cgroups, &running.name).unwrap().unwrap().enforced(), changed.enforced());
+        assert_eq!(
+            Cgroup::reopen(&bench.host.cgroups, &running.name).unwrap().unwrap().enforced(),
+            changed.enforced()
+        );
         group.kill(BOUND).unwrap();
         running.kill();
         assert!(!proc_id::alive(running.launched.pid, running.launched.start_time).unwrap());

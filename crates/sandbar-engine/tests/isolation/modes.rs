@@ -63,8 +63,9 @@ fn as_ordinary_user(name: &str, mode: &str) {
         .env("HOME", &work)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} as an ordinary user, mode {mode}:\n{said}");
+    println!("{said}");
     assert!(said.contains(&format!("mode {mode}")), "the re-executed test ran nothing:\n{said}");
 }
-

@@ -21,7 +21,9 @@ fn ids_and_capabilities_are_those_of_the_mode() {
         let report = report(bench, &Options::default());
         let map = |key: &str| {
             let text = report[key]["Ok"].as_str().unwrap();
-            text.lines().map(|l| l.split_whitespace().map(|n| n.parse().unwrap()).collect()).collect::<Vec<Vec<u32>>>()
+            text.lines()
+                .map(|l| l.split_whitespace().map(|n| n.parse().unwrap()).collect())
+                .collect::<Vec<Vec<u32>>>()
         };
         let (id, keep) = match bench.ids() {
             IdMode::Range { .. } => {
@@ -83,7 +85,8 @@ fn calls_that_reach_out_are_refused_and_kill_nothing() {
 fn no_file_outside_can_be_written() {
     in_every_mode("rights::no_file_outside_can_be_written", |bench| {
         let before = std::fs::read_dir("/usr/bin").unwrap().count();
-        let paths = ["/usr/bin", "/usr/bin/env", "/run/sandbar/agent", "/etc", "/tmp", "/dev/shm", "/proc/1/exe"];
+        let paths =
+            ["/usr/bin", "/usr/bin/env", "/run/sandbar/agent", "/etc", "/tmp", "/dev/shm", "/proc/1/exe"];
         let task = json!({ "task": "report", "write": paths }).to_string();
         let report = bench.report(&task, &Options::default());
         for own in ["/etc", "/tmp", "/dev/shm"] {
@@ -96,7 +99,9 @@ fn no_file_outside_can_be_written() {
         let writable = matches!(bench.ids(), IdMode::Range { .. });
         assert_eq!(report["write"]["/usr/bin"] == json!(0), writable, "{}", report["write"]);
         assert_eq!(std::fs::read_dir("/usr/bin").unwrap().count(), before);
-        assert!(!std::path::Path::new("/etc/.probe").exists() && !std::path::Path::new("/tmp/.probe").exists());
+        assert!(
+            !std::path::Path::new("/etc/.probe").exists() && !std::path::Path::new("/tmp/.probe").exists()
+        );
     });
 }
 
@@ -140,7 +145,10 @@ fn mounts_are_as_asked_and_never_carry_setid_bits() {
         let report = bench.report(&task, &options);
         let stdout = report["stdout"].as_str().unwrap();
         assert!(stdout.starts_with("from the hostfrom the hostfrom the host"), "{report}");
-        assert!(!read.join("x").exists() && report["stderr"].as_str().unwrap().contains("Read-only"), "{report}");
+        assert!(
+            !read.join("x").exists() && report["stderr"].as_str().unwrap().contains("Read-only"),
+            "{report}"
+        );
         assert!(!stdout.contains("bad"), "{report}");
         // Root of a range has no name on a mount of somebody's; its `user` has, see below.
         if !matches!(bench.ids(), IdMode::Range { .. }) {

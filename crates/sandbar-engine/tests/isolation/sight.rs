@@ -48,7 +48,17 @@ fn no_path_of_the_host_in_the_mount_table() {
         let table = text(&report, "mountinfo");
         let folder = bench.folder.path().to_str().unwrap();
         let probe = bench.probe.parent().unwrap().to_str().unwrap();
-        for path in [folder, probe, "/old", "sandbar-engine", "upperdir=/tmp", "lowerdir=/usr", "/home", "/root", "/var"] {
+        for path in [
+            folder,
+            probe,
+            "/old",
+            "sandbar-engine",
+            "upperdir=/tmp",
+            "lowerdir=/usr",
+            "/home",
+            "/root",
+            "/var",
+        ] {
             assert!(!table.contains(path), "`{path}` in\n{table}");
         }
         for line in table.lines() {
@@ -65,7 +75,8 @@ fn no_path_of_the_host_in_the_mount_table() {
 fn nothing_of_the_host_but_the_template() {
     in_every_mode("sight::nothing_of_the_host_but_the_template", |bench| {
         let mut planted = Vec::new();
-        for folder in ["/root", "/home", "/var/lib", "/opt", "/tmp", "/srv", "/mnt"].map(std::path::Path::new) {
+        for folder in ["/root", "/home", "/var/lib", "/opt", "/tmp", "/srv", "/mnt"].map(std::path::Path::new)
+        {
             let file = folder.join(format!("sandbar-secret-{}", std::process::id()));
             if std::fs::write(&file, "a planted secret").is_ok() {
                 std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -77,7 +88,16 @@ fn nothing_of_the_host_but_the_template() {
         let mut paths: Vec<_> = planted.iter().map(|path| path.to_str().unwrap()).collect();
         assert!(!paths.is_empty());
         paths.push(inside.to_str().unwrap());
-        let host = ["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl/private", "/old", "/l/0", "/m"];
+        let host = [
+            "/etc/shadow",
+            "/etc/gshadow",
+            "/etc/sudoers",
+            "/etc/ssh",
+            "/etc/ssl/private",
+            "/old",
+            "/l/0",
+            "/m",
+        ];
         paths.extend(host);
         let task = json!({ "task": "report", "read": paths }).to_string();
         let report = bench.report(&task, &Options::default());
@@ -87,11 +107,12 @@ fn nothing_of_the_host_but_the_template() {
         for (path, answer) in report["read"].as_object().unwrap() {
             assert_eq!(*answer, json!(libc::ENOENT), "{path}");
         }
-        let root: Vec<_> = report["root"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        let root: Vec<_> =
+            report["root"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         for name in &root {
             let known = [
-                "bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "opt", "proc", "root",
-                "run", "sbin", "srv", "sys", "tmp", "usr", "var",
+                "bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "opt",
+                "proc", "root", "run", "sbin", "srv", "sys", "tmp", "usr", "var",
             ];
             assert!(known.contains(name), "`{name}` at the top");
         }
@@ -104,8 +125,8 @@ fn only_harmless_devices() {
     in_every_mode("sight::only_harmless_devices", |bench| {
         let report = report(bench);
         let known = json!([
-            "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom",
-            "zero"
+            "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout",
+            "tty", "urandom", "zero"
         ]);
         assert_eq!(report["dev"], known);
     });
@@ -115,11 +136,31 @@ fn only_harmless_devices() {
 fn masks_read_as_empty() {
     in_every_mode("sight::masks_read_as_empty", |bench| {
         let files = [
-            "kallsyms", "kcore", "keys", "key-users", "timer_list", "interrupts", "diskstats", "kmsg", "kpagecount",
-            "cmdline", "iomem", "modules", "slabinfo", "sysrq-trigger", "sched_debug", "latency_stats",
+            "kallsyms",
+            "kcore",
+            "keys",
+            "key-users",
+            "timer_list",
+            "interrupts",
+            "diskstats",
+            "kmsg",
+            "kpagecount",
+            "cmdline",
+            "iomem",
+            "modules",
+            "slabinfo",
+            "sysrq-trigger",
+            "sched_debug",
+            "latency_stats",
         ];
         let paths: Vec<_> = files.iter().map(|name| format!("/proc/{name}")).collect();
-        let writes = ["/proc/sys/kernel/core_pattern", "/proc/sys/user/max_user_namespaces", "/proc/sysrq-trigger", "/sys", "/proc/sys/kernel/hostname"];
+        let writes = [
+            "/proc/sys/kernel/core_pattern",
+            "/proc/sys/user/max_user_namespaces",
+            "/proc/sysrq-trigger",
+            "/sys",
+            "/proc/sys/kernel/hostname",
+        ];
         let task = json!({ "task": "report", "read": paths, "write": writes }).to_string();
         let report = bench.report(&task, &Options::default());
         for (path, answer) in report["read"].as_object().unwrap() {
@@ -140,8 +181,11 @@ fn masks_read_as_empty() {
 fn a_network_with_nothing_but_loopback() {
     in_every_mode("sight::a_network_with_nothing_but_loopback", |bench| {
         let report = report(bench);
-        let interfaces: Vec<_> =
-            text(&report, "interfaces").lines().filter_map(|line| line.split_once(':')).map(|(n, _)| n.trim()).collect();
+        let interfaces: Vec<_> = text(&report, "interfaces")
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(n, _)| n.trim())
+            .collect();
         assert_eq!(interfaces, ["lo"]);
         assert_eq!(report["loopback"], true);
         assert!(report["outside"].as_str().unwrap().contains("unreachable"), "{}", report["outside"]);
