@@ -228,7 +228,7 @@ async fn dial(port: u16) -> Result<TcpStream, String> {
             // No IPv6 is no news about the port.
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused || address.is_ipv6() => {}
             Ok(Err(error)) => problem = error.to_string(),
-            Err(_) => problem = "timed out".to_owned(),
+            Err(_) => "timed out".clone_into(&mut problem),
         }
     }
     Err(problem)

@@ -76,14 +76,14 @@ impl State {
                 .with_reason(reason::UNKNOWN_USER)
         })?;
         if self.config.ids == IdMode::Single && user.uid != self.own_uid {
-            return Err(RpcError::new(Code::PermissionDenied, self.single_id_text(name))
+            return Err(RpcError::new(Code::PermissionDenied, Self::single_id_text(name))
                 .with_reason(reason::USER_REFUSED));
         }
         Ok(user)
     }
 
     /// Why another user is refused, and the remedy.
-    pub(crate) fn single_id_text(&self, name: &str) -> String {
+    fn single_id_text(name: &str) -> String {
         format!(
             "user `{name}` is not available: this sandbox has a single id; give the host's user subordinate ids \
              (`usermod --add-subuids 100000-165535 --add-subgids 100000-165535 NAME`, and install `newuidmap`), or \

@@ -114,13 +114,13 @@ fn streamed_input_arrives_in_order() {
         let start = StreamInput::Start(SelectRequest { process: ProcessSelector::pid(running.pid) });
         let mut body = message_frame(&start).to_vec();
         for chunk in 0..100u8 {
-            body.extend_from_slice(&input_frame(Channel::Stdout, &[chunk; 20_000]));
+            body.extend_from_slice(&input_frame(Channel::Stdout, &vec![chunk; 20_000]));
         }
         let headers = [("content-type", "application/connect+json")];
         let answer = agent.call("POST", "/process.Process/StreamInput", &headers, body).await;
         assert_eq!(answer.bytes(), b"\0\0\0\0\x02{}\x02\0\0\0\x02{}");
         agent.process::<Value>("CloseStdin", &json!({"process": {"pid": running.pid}})).await.unwrap();
-        let all: Vec<u8> = (0..100u8).flat_map(|chunk| [chunk; 20_000]).collect();
+        let all: Vec<u8> = (0..100u8).flat_map(|chunk| vec![chunk; 20_000]).collect();
         std::fs::write(agent.home_path("all"), all).unwrap();
         let expected = agent.run("md5sum < all").await;
         assert_eq!(running.output().await.unwrap().stdout, expected.stdout);

@@ -5,6 +5,7 @@ mod support;
 use std::ffi::CString;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -82,7 +83,6 @@ fn it_answers_hides_and_stays_small() {
         assert!(std::fs::read_dir(proc("fd")).is_err(), "not dumpable: its descriptors are out of reach");
         return;
     }
-    use std::os::unix::fs::MetadataExt;
     assert_eq!(std::fs::metadata(proc("environ")).unwrap().uid(), 0);
     let private = || {
         let rollup = std::fs::read_to_string(proc("smaps_rollup")).unwrap();

@@ -165,7 +165,8 @@ fn garbage_and_strangers_are_refused() {
         let folder = socket.parent().unwrap();
         std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let copy = folder.join("program");
-        std::fs::copy(program(), &copy).unwrap();
+        // By another process: a descriptor for writing, inherited by a fork in another test, would make it busy.
+        assert!(Command::new("cp").arg(program()).arg(&copy).status().unwrap().success());
         let output = Command::new("setpriv")
             .args(["--reuid=1001", "--regid=1001", "--clear-groups"])
             .arg(&copy)

@@ -54,6 +54,7 @@ pub(crate) async fn download(
     Ok(response)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
 fn internal(error: io::Error) -> HttpError {
     HttpError::new(500, error.to_string())
 }

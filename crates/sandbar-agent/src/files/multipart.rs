@@ -267,7 +267,7 @@ mod tests {
             assert!(read(bad, 3).is_err());
         }
         assert!(Multipart::new("multipart/form-data").is_err());
-        assert!(read(&[b"--XX\r\n".as_slice(), &[b'a'; MAX_HEADER_BYTES * 2]].concat(), 100).is_err());
+        assert!(read(&[b"--XX\r\n".as_slice(), &vec![b'a'; MAX_HEADER_BYTES * 2]].concat(), 100).is_err());
     }
 
     proptest! {

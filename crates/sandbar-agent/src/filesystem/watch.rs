@@ -21,7 +21,7 @@ const NETWORK_TYPES: [i64; 8] =
 
 /// What a watch reports.
 pub(super) enum Change {
-    Event(FilesystemEvent),
+    Event(Box<FilesystemEvent>),
     /// The kernel's queue ran over: events are missing.
     Overflow,
 }
@@ -40,7 +40,7 @@ pub(super) struct Watch {
     root: PathBuf,
     recursive: bool,
     include_entry: bool,
-    root_watch: i32,
+    own_number: i32,
     /// Folders by the kernel's number, relative to the root.
     folders: HashMap<i32, PathBuf>,
     /// What a scan of a new folder reported. The kernel may have queued the same creation, as the watch is set first;
@@ -64,15 +64,15 @@ impl Watch {
             return Err(RpcError::new(Code::InvalidArgument, text));
         }
         let inotify = Inotify::new().map_err(|error| exhausted(&root, &error))?;
-        let root_watch = inotify.add(&root, true).map_err(|error| exhausted(&root, &error))?;
+        let own_number = inotify.add(&root, true).map_err(|error| exhausted(&root, &error))?;
         let mut watch = Self {
             inotify,
             context,
             root,
             recursive: request.recursive,
             include_entry: request.include_entry,
-            root_watch,
-            folders: HashMap::from([(root_watch, PathBuf::new())]),
+            own_number,
+            folders: HashMap::from([(own_number, PathBuf::new())]),
             scanned: HashSet::new(),
         };
         if watch.recursive {
@@ -109,7 +109,7 @@ impl Watch {
         let Some(folder) = self.folders.get(&event.watch).cloned() else { return Ok(()) };
         let Some(name) = event.name else {
             // A folder below reports itself through its parent too.
-            if event.watch == self.root_watch {
+            if event.watch == self.own_number {
                 let kinds =
                     [(ReadFlags::MOVE_SELF, EventType::Rename), (ReadFlags::DELETE_SELF, EventType::Remove)];
                 for (_, kind) in kinds.iter().filter(|(flag, _)| flags.contains(*flag)) {
@@ -158,7 +158,7 @@ impl Watch {
             && matches!(event_type, EventType::Create | EventType::Write | EventType::Chmod);
         let entry = if with_entry { describe(names, &self.root.join(path)).ok() } else { None };
         let (name, name_b64) = paths::text(path.as_os_str());
-        Change::Event(FilesystemEvent { name, event_type, entry, name_b64 })
+        Change::Event(Box::new(FilesystemEvent { name, event_type, entry, name_b64 }))
     }
 
     /// Watches a folder and what is below it. `found` collects what exists there already, each with whether it is a
@@ -224,7 +224,7 @@ impl Watch {
 }
 
 fn is_network(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_ok_and(|stat| NETWORK_TYPES.contains(&i64::from(stat.f_type)))
+    rustix::fs::statfs(path).is_ok_and(|stat| NETWORK_TYPES.contains(&stat.f_type))
 }
 
 /// Kernel limits are the usual reason why a watch can't be armed.

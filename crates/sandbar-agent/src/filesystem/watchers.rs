@@ -79,15 +79,15 @@ pub(crate) async fn watch_stream(
     request: &WatchDirRequest,
 ) -> Result<(Rc<Queue>, JoinHandle<()>), RpcError> {
     let mut follower = Follower::new(context, root, request).await?;
-    let room = Rc::new(Notify::new());
-    let queue = Queue::new(room.clone());
+    let taken = Rc::new(Notify::new());
+    let queue = Queue::new(taken.clone());
     queue.push(message_frame(&WatchDirEvent::Start));
-    let writer = queue.clone();
+    let target = queue.clone();
     let task = tokio::task::spawn_local(async move {
-        while writer.is_open() {
+        while target.is_open() {
             // A reader that doesn't read leaves events to the kernel, whose queue runs over and says so.
-            let freed = room.notified();
-            if !writer.has_room() {
+            let freed = taken.notified();
+            if !target.has_room() {
                 freed.await;
                 continue;
             }
@@ -96,13 +96,13 @@ pub(crate) async fn watch_stream(
                     for change in changes {
                         match change {
                             Change::Event(event) => {
-                                writer.push(message_frame(&WatchDirEvent::Filesystem(event)))
+                                target.push(message_frame(&WatchDirEvent::Filesystem(*event)));
                             }
-                            Change::Overflow => writer.finish(Some(&overflow())),
+                            Change::Overflow => target.finish(Some(&overflow())),
                         }
                     }
                 }
-                Err(error) => writer.finish(Some(&error)),
+                Err(error) => target.finish(Some(&error)),
             }
         }
     });
@@ -185,7 +185,7 @@ fn unknown(id: &str) -> RpcError {
 impl Pending {
     fn add(&mut self, change: Change) {
         match change {
-            Change::Event(event) if self.events.len() < MAX_EVENTS => self.events.push(event),
+            Change::Event(event) if self.events.len() < MAX_EVENTS => self.events.push(*event),
             Change::Event(_) | Change::Overflow => {
                 self.events.clear();
                 self.error = Some(overflow());

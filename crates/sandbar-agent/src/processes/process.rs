@@ -87,37 +87,42 @@ impl Process {
 
     /// Gives a frame of output to every reader.
     ///
-    /// A single reader sets the pace: the command waits for it, unless it takes nothing for the whole stall time.
-    /// Among several, whoever can't keep up is dropped. Without any, output is discarded.
+    /// The fastest reader sets the pace: the command waits for it, unless it takes nothing for the whole stall time.
+    /// Whoever can't keep up with it is dropped. Without any reader, output is discarded.
     pub(super) async fn publish(&self, frame: &Bytes) {
         loop {
             let room = self.room.notified();
-            let full: Vec<Rc<Queue>> = {
-                let mut readers = self.readers.borrow_mut();
-                readers.retain(|reader| reader.is_open());
-                let full: Vec<_> = readers.iter().filter(|reader| !reader.has_room()).cloned().collect();
-                if full.is_empty() {
-                    readers.iter().for_each(|reader| reader.push(frame.clone()));
-                    return;
-                }
-                if full.len() < readers.len() || full.len() > 1 {
-                    drop(readers);
-                    self.catch_up(&full).await;
-                    continue;
-                }
-                full
+            let (full, others) = match self.offer(frame) {
+                Offer::Taken => return,
+                Offer::Full { full, others } => (full, others),
             };
-            for reader in full {
-                let limit = reader.last_taken() + self.stall;
-                if limit <= Instant::now() {
-                    let seconds = self.stall.as_secs();
-                    reader.abort(&too_slow(format!("nothing was read for {seconds} s")));
-                } else {
-                    let _ = timeout_at(limit, room).await;
-                    break;
-                }
+            if others > 0 {
+                self.catch_up(&full).await;
+                continue;
+            }
+            let limit = |reader: &Rc<Queue>| reader.last_taken() + self.stall;
+            let now = Instant::now();
+            for reader in full.iter().filter(|reader| limit(reader) <= now) {
+                reader.abort(&too_slow(format!("nothing was read for {} s", self.stall.as_secs())));
+            }
+            if let Some(next) = full.iter().map(limit).min()
+                && next > now
+            {
+                let _ = timeout_at(next, room).await;
             }
         }
+    }
+
+    /// Gives a frame to all readers, where all have room for it.
+    fn offer(&self, frame: &Bytes) -> Offer {
+        let mut readers = self.readers.borrow_mut();
+        readers.retain(|reader| reader.is_open());
+        let full: Vec<_> = readers.iter().filter(|reader| !reader.has_room()).cloned().collect();
+        if full.is_empty() {
+            readers.iter().for_each(|reader| reader.push(frame.clone()));
+            return Offer::Taken;
+        }
+        Offer::Full { others: readers.len() - full.len(), full }
     }
 
     /// Waits until those readers have caught up, and drops the ones that don't in time.
@@ -174,6 +179,15 @@ impl Process {
         let sent = blocking::run(move || tree.signal(number, reach)).await.and_then(|sent| sent);
         sent.map(drop).map_err(|error| failed(&error))
     }
+}
+
+enum Offer {
+    Taken,
+    /// Some have no room; that many others do.
+    Full {
+        full: Vec<Rc<Queue>>,
+        others: usize,
+    },
 }
 
 fn too_slow(text: String) -> RpcError {

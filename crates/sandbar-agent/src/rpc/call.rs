@@ -84,12 +84,11 @@ impl Messages {
                 }
                 return Ok(Some(frame.payload));
             }
-            match next_piece(&mut self.body).await.map_err(|error| invalid(&error))? {
-                Some(piece) => self.decoder.push(&piece),
-                None => {
-                    self.ended = true;
-                    self.decoder.finish().map_err(|error| invalid(&error))?;
-                }
+            if let Some(piece) = next_piece(&mut self.body).await.map_err(|error| invalid(&error))? {
+                self.decoder.push(&piece);
+            } else {
+                self.ended = true;
+                self.decoder.finish().map_err(|error| invalid(&error))?;
             }
         }
     }

@@ -36,7 +36,7 @@ pub fn run(socket: &Path, args: Vec<OsString>) -> i32 {
 
 fn invoke(socket: &Path, args: Vec<OsString>) -> Result<i32, String> {
     let args: Result<Vec<String>, _> = args.into_iter().map(OsString::into_string).collect();
-    let args = args.map_err(|arg| format!("argument {arg:?} is not UTF-8"))?;
+    let args = args.map_err(|arg| format!("argument `{}` is not UTF-8", arg.display()))?;
     let invocation = parse(args).map_err(|error| format!("{error}\n{USAGE}"))?;
     let action = match invocation.mode {
         Mode::Nothing => return Ok(0),
@@ -91,9 +91,8 @@ fn request(action: Action, invocation: Invocation) -> Request {
         env.remove(name);
     }
     env.extend(invocation.env);
-    let cwd = std::env::current_dir()
-        .map(|cwd| cwd.to_string_lossy().into_owned())
-        .unwrap_or_else(|_| "/".to_owned());
+    let cwd =
+        std::env::current_dir().map_or_else(|_| "/".to_owned(), |cwd| cwd.to_string_lossy().into_owned());
     Request { user: invocation.user, action, argv: invocation.command, env, cwd }
 }
 

@@ -124,9 +124,11 @@ fn flag(letter: char, invocation: &mut Invocation) -> Result<(), String> {
         's' => invocation.mode = Mode::Shell,
         'l' => invocation.mode = Mode::List,
         'v' => invocation.mode = Mode::Validate,
-        // With a command it only ignores the cache.
-        'k' | 'K' if invocation.mode == Mode::Run => invocation.mode = Mode::Nothing,
-        'k' | 'K' => {}
+        'k' | 'K' => {
+            if invocation.mode == Mode::Run {
+                invocation.mode = Mode::Nothing;
+            }
+        }
         'h' => invocation.mode = Mode::Help,
         'V' => invocation.mode = Mode::Version,
         _ => return Err(format!("option `-{letter}` is not supported")),

@@ -177,19 +177,17 @@ async fn run(
                 Ok(Event::Started(_) | Event::Failed(_)) => {}
                 Ok(Event::Gone) | Err(_) => return Err("the command's outcome is unknown".to_owned()),
             },
-            packet = connection.receive(MAX_PACKET, 0) => match packet {
-                Ok(Some((packet, _))) => {
-                    if let Ok(Forward { signal }) = serde_json::from_slice(&packet)
-                        && Signal::new(signal).is_standard()
-                    {
-                        let _ = tree.signal(signal, Reach::Session);
-                    }
-                }
-                Ok(None) | Err(_) => {
+            packet = connection.receive(MAX_PACKET, 0) => {
+                let Ok(Some((packet, _))) = packet else {
                     kill();
                     return Ok(());
+                };
+                if let Ok(Forward { signal }) = serde_json::from_slice(&packet)
+                    && Signal::new(signal).is_standard()
+                {
+                    let _ = tree.signal(signal, Reach::Session);
                 }
-            },
+            }
         }
     }
 }

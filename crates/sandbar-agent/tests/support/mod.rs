@@ -122,7 +122,7 @@ impl Agent {
         }
         let response = self.request(builder.body(Full::new(body.into())).unwrap()).await;
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.map(|body| body.to_bytes());
+        let body = body.collect().await.map(http_body_util::Collected::to_bytes);
         Answer {
             status: parts.status.as_u16(),
             headers: parts.headers,

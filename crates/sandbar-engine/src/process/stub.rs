@@ -13,8 +13,11 @@ use super::{Capabilities, Identity, Stage};
 
 /// Stack of the program's process until it executes; what runs on it calls into libc a few levels deep.
 const STACK_BYTES: usize = 64 << 10;
-/// Highest number of a classic signal; the realtime ones keep their default unless somebody blocks them.
-const LAST_SIGNAL: c_int = 31;
+/// Highest number of a signal. Reset by the raw call: libc keeps two of them from its users, but an ancestor may have
+/// ignored them.
+const LAST_SIGNAL: c_int = 64;
+/// The kernel's `sigaction` for the default action: handler, flags, restorer and mask are zero.
+const DEFAULT_ACTION: [u64; 4] = [0; 4];
 
 /// Everything the two processes after the fork need, prepared before it: from there on nothing may allocate.
 pub(super) struct Plan<'a> {
@@ -106,9 +109,9 @@ fn setgroups_is_denied() -> bool {
 fn bounding_set() -> u64 {
     static SET: OnceLock<u64> = OnceLock::new();
     *SET.get_or_init(|| {
-        (0..64).fold(0, |set, capability| {
+        (0..64 as c_ulong).fold(0, |set, capability| {
             // SAFETY: takes integers only; an unknown number is an error.
-            let present = unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability as c_ulong, 0, 0, 0) };
+            let present = unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) };
             if present == 1 { set | 1 << capability } else { set }
         })
     })
@@ -255,7 +258,14 @@ unsafe fn become_program(plan: &Plan<'_>) -> (Stage, c_int) {
             return last(Stage::Chdir);
         }
         for signal in 1..=LAST_SIGNAL {
-            libc::signal(signal, libc::SIG_DFL);
+            let action = DEFAULT_ACTION.as_ptr();
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                action,
+                ptr::null_mut::<c_void>(),
+                size_of::<u64>(),
+            );
         }
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(none.as_mut_ptr());
@@ -270,9 +280,9 @@ unsafe fn take_identity(plan: &Plan<'_>) -> Result<(), (Stage, c_int)> {
     // SAFETY: as in `become_program`.
     unsafe {
         // Lowering the bounding set needs a right that the starter may not have; then it has a short one already.
-        for capability in 0..64 {
+        for capability in 0..64 as c_ulong {
             if plan.bounding_drop & 1 << capability != 0 {
-                libc::prctl(libc::PR_CAPBSET_DROP, capability as c_ulong, 0, 0, 0);
+                libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0);
             }
         }
         if let Some((uid, gid)) = plan.identity {

@@ -235,6 +235,7 @@ pub struct FilesystemEvent {
 /// A message of `WatchDir`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WatchForm", into = "WatchForm")]
+#[expect(clippy::large_enum_variant, reason = "nearly every message is the large one")]
 pub enum WatchDirEvent {
     /// The watch is armed; always the first.
     Start,

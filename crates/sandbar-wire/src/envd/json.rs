@@ -94,6 +94,7 @@ pub(super) mod base64_bytes {
         Bytes, Deserialize, Deserializer, ENCODE, Engine, Error, Serialize, Serializer, decode_base64,
     };
 
+    #[expect(clippy::ref_option, reason = "the signature is serde's")]
     pub(in super::super) fn serialize<S: Serializer>(value: &Option<Bytes>, s: S) -> Result<S::Ok, S::Error> {
         value.as_ref().map(|bytes| ENCODE.encode(bytes)).serialize(s)
     }
