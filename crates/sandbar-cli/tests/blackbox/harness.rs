@@ -122,11 +122,11 @@ impl Who {
         if ids() == Ids::Single { &[Self::User] } else { &[Self::User, Self::Root, Self::Sudo] }
     }
 
-    fn options(self) -> Vec<&'static str> {
+    pub(crate) fn options(self) -> Vec<&'static str> {
         if self == Self::Root { vec!["-u", "root"] } else { vec![] }
     }
 
-    fn prefix(self) -> Vec<&'static str> {
+    pub(crate) fn prefix(self) -> Vec<&'static str> {
         if self == Self::Sudo { vec!["sudo", "-n"] } else { vec![] }
     }
 }

@@ -258,9 +258,14 @@ fn nothing_is_written_outside() {
     let word = marker();
     let home = Home::new();
     for who in Who::all() {
-        home.output(&[&["run"], if *who == Who::Root { &["-u", "root"][..] } else { &[] }, &["--"],
-            if *who == Who::Sudo { &["sudo", "-n"][..] } else { &[] },
-            &["sh", "-c", &format!("for d in /usr/bin /usr/lib /usr/local /etc /tmp /var/tmp /home /root /opt /bin /dev/shm /run; do echo x > $d/{word}; done; rm -rf /usr/share/doc; echo x >> /etc/passwd; :")]].concat());
+        let script = format!(
+            "for d in /usr/bin /usr/lib /usr/local /etc /tmp /var/tmp /home /root /opt /bin /dev/shm /run; do \
+             echo x > $d/{word}; done; rm -rf /usr/share/doc; echo x >> /etc/passwd; :"
+        );
+        home.output(
+            &[&["run"], who.options().as_slice(), &["--"], who.prefix().as_slice(), &["sh", "-c", &script]]
+                .concat(),
+        );
     }
     for folder in [
         "/usr/bin",
