@@ -18,13 +18,12 @@ pub(super) fn resolve(args: EnvArgs) -> Result<EnvVars> {
         read_file(file, &mut vars)?;
     }
     for arg in env {
-        let value = match arg.value {
-            Some(value) => value,
-            None => {
-                // The name first: of one that can't be, nobody need know whether it is set.
-                EnvVars::new().insert(&*arg.name, "").map_err(Failure::usage)?;
-                callers(&arg.name)?
-            }
+        let value = if let Some(value) = arg.value {
+            value
+        } else {
+            // The name first: of one that can't be, nobody need know whether it is set.
+            EnvVars::new().insert(&*arg.name, "").map_err(Failure::usage)?;
+            callers(&arg.name)?
         };
         vars.insert(arg.name, value).map_err(Failure::usage)?;
     }

@@ -85,14 +85,19 @@ impl Home {
 
     /// Checks that nothing of any sandbox is left in the data folder.
     pub(crate) fn assert_empty(&self) {
-        let left: Vec<_> = ["sandboxes", "trash", "names", "ids"]
+        let left = self.left();
+        assert!(left.is_empty(), "left in the data folder: {left:?}");
+    }
+
+    /// What is in the data folder of any sandbox.
+    pub(crate) fn left(&self) -> Vec<PathBuf> {
+        ["sandboxes", "trash", "names", "ids"]
             .iter()
             .filter_map(|folder| std::fs::read_dir(self.data.join(folder)).ok())
             .flatten()
             .flatten()
             .map(|entry| entry.path())
-            .collect();
-        assert!(left.is_empty(), "left in the data folder: {left:?}");
+            .collect()
     }
 
     /// One invocation as a text for a snapshot.
