@@ -9,6 +9,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+/// From `asm-generic/ioctls.h` and `linux/tty.h`.
+const TIOCSTI: usize = 0x5412;
+const TIOCLINUX: usize = 0x541c;
+
 fn main() {
     // Many of the tests below start this very program again.
     if let Some(argument) = std::env::args().nth(1) {
@@ -142,7 +146,8 @@ fn calls() -> BTreeMap<&'static str, i64> {
         if answer >= 0 { 0 } else { i64::from(std::io::Error::last_os_error().raw_os_error().unwrap()) }
     };
     let socket = |family: i32, kind: i32, protocol: i32| {
-        call(libc::SYS_socket, family as usize, kind as usize, protocol as usize)
+        let wide = |number: i32| usize::try_from(number).unwrap();
+        call(libc::SYS_socket, wide(family), wide(kind), wide(protocol))
     };
     BTreeMap::from([
         ("unshare", call(libc::SYS_unshare, libc::CLONE_NEWUSER as usize, 0, 0)),
@@ -177,7 +182,7 @@ fn calls() -> BTreeMap<&'static str, i64> {
         ("name_to_handle_at", call(libc::SYS_name_to_handle_at, 0, 0, 0)),
         ("fanotify_init", call(libc::SYS_fanotify_init, 0, 0, 0)),
         ("unknown", call(1000, 0, 0, 0)),
-        ("x32", call(0x4000_0000 | 39, 0, 0, 0)),
+        ("x32", call(0x4000_0000 + 39, 0, 0, 0)),
         ("raw", socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)),
         ("packet", socket(libc::AF_PACKET, libc::SOCK_RAW, 0)),
         ("vsock", socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0)),
@@ -185,9 +190,9 @@ fn calls() -> BTreeMap<&'static str, i64> {
         ("bluetooth", socket(libc::AF_BLUETOOTH, libc::SOCK_STREAM, 0)),
         ("netlink-audit", socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_AUDIT)),
         ("netlink-route", socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)),
-        ("tiocsti", call(libc::SYS_ioctl, 0, libc::TIOCSTI as usize, 0)),
-        ("tiocsti-upper", call(libc::SYS_ioctl, 0, libc::TIOCSTI as usize | 1 << 40, 0)),
-        ("tioclinux", call(libc::SYS_ioctl, 0, libc::TIOCLINUX as usize, 0)),
+        ("tiocsti", call(libc::SYS_ioctl, 0, TIOCSTI, 0)),
+        ("tiocsti-upper", call(libc::SYS_ioctl, 0, TIOCSTI | 1 << 40, 0)),
+        ("tioclinux", call(libc::SYS_ioctl, 0, TIOCLINUX, 0)),
         ("personality", call(libc::SYS_personality, 0x0040_0000, 0, 0)),
         ("ptrace-init", call(libc::SYS_ptrace, libc::PTRACE_ATTACH as usize, 1, 0)),
         ("i386", i386_getpid()),
@@ -202,7 +207,9 @@ fn i386_getpid() -> i64 {
     unsafe {
         std::arch::asm!("int 0x80", inlateout("rax") 20_i64 => answer, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
     }
-    -i64::from(answer as i32)
+    // A 32-bit answer, the upper half of which may be anything.
+    let low = u32::try_from(answer & 0xffff_ffff).unwrap();
+    -i64::from(low.cast_signed())
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -252,7 +259,7 @@ fn big_file() {
     let mut file = fs::File::create("/tmp/big").unwrap();
     let mut written = 0;
     let error = loop {
-        match file.write(&[0; 65_536]) {
+        match file.write(&[0; 16_384]) {
             Ok(n) => written += n,
             Err(error) => break error,
         }

@@ -47,7 +47,7 @@ impl IdMode {
     }
 
     /// Lines for `uid_map` and `gid_map` as (inside, outside, count), for a caller with these ids.
-    pub(crate) fn maps(&self, euid: u32, egid: u32) -> (Vec<Extent>, Vec<Extent>) {
+    pub(crate) fn maps(&self, user: u32, group: u32) -> (Vec<Extent>, Vec<Extent>) {
         match self {
             Self::Range { base, count } => {
                 let extent = Extent { inside: 0, outside: *base, count: *count };
@@ -56,11 +56,11 @@ impl IdMode {
             Self::Subordinate(ids) => {
                 let own = |outside| Extent { inside: 0, outside, count: 1 };
                 let rest = |outside| Extent { inside: 1, outside, count: ids.count };
-                (vec![own(euid), rest(ids.uid_base)], vec![own(egid), rest(ids.gid_base)])
+                (vec![own(user), rest(ids.uid_base)], vec![own(group), rest(ids.gid_base)])
             }
             Self::Single => {
                 let own = |outside| Extent { inside: USER_ID, outside, count: 1 };
-                (vec![own(euid)], vec![own(egid)])
+                (vec![own(user)], vec![own(group)])
             }
         }
     }

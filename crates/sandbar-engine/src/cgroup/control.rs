@@ -16,10 +16,10 @@ impl Cgroup {
     /// Without `cgroup.kill` (version 1 alone, or a kernel before 5.14) it signals what it finds until nothing new
     /// shows up, at most `bound`.
     pub fn kill(&self, bound: Duration) -> Result<(), Error> {
-        if let Some(member) = &self.v2 {
-            if write_if_there(&member.dir.join("cgroup.kill"), "1")? {
-                return Ok(());
-            }
+        if let Some(member) = &self.v2
+            && write_if_there(&member.dir.join("cgroup.kill"), "1")?
+        {
+            return Ok(());
         }
         let end = Instant::now() + bound;
         loop {

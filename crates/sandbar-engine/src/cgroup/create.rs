@@ -238,11 +238,7 @@ fn hand_down(dir: &Path, wanted: &[Controller]) -> Result<Vec<Controller>, Error
     let (Some(folder), Some(top)) = (dir.parent(), dir.parent().and_then(Path::parent)) else {
         return Ok(Vec::new());
     };
-    if let Err(cause) = std::fs::create_dir(folder) {
-        if cause.kind() != io::ErrorKind::AlreadyExists {
-            return Err(Error::io("make control group", folder.display().to_string(), cause));
-        }
-    }
+    make_folder(folder)?;
     for place in [top, folder] {
         let file = place.join("cgroup.subtree_control");
         let now = std::fs::read_to_string(&file).unwrap_or_default();
@@ -260,17 +256,22 @@ fn hand_down(dir: &Path, wanted: &[Controller]) -> Result<Vec<Controller>, Error
 
 fn make_dir(dir: &Path) -> Result<(), Error> {
     let mut made = std::fs::create_dir(dir);
-    if let (Err(cause), Some(folder)) = (&made, dir.parent()) {
-        if cause.kind() == io::ErrorKind::NotFound {
-            match std::fs::create_dir(folder) {
-                Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(Error::io("make control group", folder.display().to_string(), cause));
-                }
-                _ => made = std::fs::create_dir(dir),
-            }
-        }
+    let missing = matches!(&made, Err(cause) if cause.kind() == io::ErrorKind::NotFound);
+    if missing && let Some(folder) = dir.parent() {
+        make_folder(folder)?;
+        made = std::fs::create_dir(dir);
     }
     made.map_err(|cause| Error::io("make control group", dir.display().to_string(), cause))
+}
+
+/// The folder of all sandboxes, which another sandbox may be making at the same time.
+fn make_folder(folder: &Path) -> Result<(), Error> {
+    match std::fs::create_dir(folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
+            Err(Error::io("make control group", folder.display().to_string(), cause))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_id(id: &str) -> Result<(), Error> {
@@ -281,11 +282,11 @@ fn check_id(id: &str) -> Result<(), Error> {
     Err(Error::reason("name control group", id, "an id has letters, digits, `-` and `_`, at most 128"))
 }
 
-fn with_group<T>(limit: Option<T>) -> Enforcement {
+fn with_group<T: Copy>(limit: Option<T>) -> Enforcement {
     if limit.is_some() { Enforcement::Enforced } else { Enforcement::None }
 }
 
-fn without_group<T>(limit: Option<T>) -> Enforcement {
+fn without_group<T: Copy>(limit: Option<T>) -> Enforcement {
     if limit.is_some() { Enforcement::Watched } else { Enforcement::None }
 }
 

@@ -39,16 +39,16 @@ pub struct Host {
 impl Host {
     /// Looks; starts no process, makes nothing, and takes a fraction of a millisecond.
     pub fn observe() -> Self {
-        let euid = rustix::process::geteuid().as_raw();
-        let egid = rustix::process::getegid().as_raw();
-        let is_root = euid == 0;
+        let user = rustix::process::geteuid().as_raw();
+        let group = rustix::process::getegid().as_raw();
+        let is_root = user == 0;
         let nofile = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         Self {
-            euid,
-            egid,
+            euid: user,
+            egid: group,
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             user_namespaces: user_namespaces(is_root),
-            subordinate: if is_root { None } else { subids::of(euid) },
+            subordinate: if is_root { None } else { subids::of(user) },
             newuidmap: if is_root { None } else { tool("newuidmap") },
             newgidmap: if is_root { None } else { tool("newgidmap") },
             cgroups: cgroup::Layout::observe(),

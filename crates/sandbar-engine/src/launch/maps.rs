@@ -53,14 +53,14 @@ pub(crate) fn write_maps(pid: Pid, ids: &IdMode, tools: &MapTools, end: Instant)
             put(pid, "gid_map", &lines(&gids))
         }
         IdMode::Subordinate(_) => {
-            let (Some(newuidmap), Some(newgidmap)) = (&tools.newuidmap, &tools.newgidmap) else {
+            let (Some(for_users), Some(for_groups)) = (&tools.newuidmap, &tools.newgidmap) else {
                 return Err(Error::reason("map ids", "newuidmap", "not installed"));
             };
             // Both at once: each is a process of its own and looks up the user.
-            let first = spawn(newuidmap, pid, &uids)?;
-            let second = spawn(newgidmap, pid, &gids);
-            let first = finish(first, newuidmap, end);
-            finish(second?, newgidmap, end).and(first)
+            let first = spawn(for_users, pid, &uids)?;
+            let second = spawn(for_groups, pid, &gids);
+            let first = finish(first, for_users, end);
+            finish(second?, for_groups, end).and(first)
         }
     }
 }
@@ -101,7 +101,8 @@ fn clone_user_namespace() -> Result<Cloned, Errno> {
 }
 
 fn lines(extents: &[Extent]) -> String {
-    extents.iter().map(|e| format!("{} {} {}\n", e.inside, e.outside, e.count)).collect()
+    let line = |e: &Extent| format!("{} {} {}", e.inside, e.outside, e.count);
+    extents.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn put(pid: Pid, file: &str, text: &str) -> Result<(), Error> {

@@ -49,6 +49,10 @@ pub struct Launched {
 ///
 /// A failure leaves no process, mount or namespace; folders made for the writable layers stay in the caller's folder.
 /// The error names the step, what the kernel said, and the remedy where one is known.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a plan is for one launch: its random names must not be used twice"
+)]
 pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     let end = Instant::now() + LAUNCH_BOUND;
     let layers = make_layers(&plan)?;

@@ -12,6 +12,9 @@ use crate::rootfs::HostRoots;
 use crate::spec::{Access, HostPrograms, Mount, Root, Spec};
 use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 
+/// One byte more than the kernel takes.
+const TOO_LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+
 fn host(euid: u32) -> Host {
     Host {
         euid,
@@ -86,16 +89,14 @@ fn the_last_steps_are_the_walls_in_the_one_order_that_works() {
 
 #[test]
 fn mapped_modes_become_root_and_keep_the_named_list_only() {
-    for (ids, euid) in [(IdMode::range(1 << 20), 0)] {
-        let all = steps(ids, euid);
-        let keep = crate::capabilities::mask(crate::capabilities::SANDBOX_ROOT);
-        assert!(all.contains(&Step::DropCapabilities { keep }));
-        assert!(!all.iter().any(|step| matches!(step, Step::Landlock { .. })));
-        let root = position(&all, |step| *step == Step::BecomeRoot);
-        // Before the ids are mapped there is no id to take; before they are taken nothing may be made.
-        assert!(position(&all, |step| *step == Step::AwaitMaps) < root);
-        assert!(root < position(&all, |step| matches!(step, Step::Dir { .. } | Step::Mount { .. })));
-    }
+    let all = steps(IdMode::range(1 << 20), 0);
+    let keep = crate::capabilities::mask(crate::capabilities::SANDBOX_ROOT);
+    assert!(all.contains(&Step::DropCapabilities { keep }));
+    assert!(!all.iter().any(|step| matches!(step, Step::Landlock { .. })));
+    let root = position(&all, |step| *step == Step::BecomeRoot);
+    // Before the ids are mapped there is no id to take; before they are taken nothing may be made.
+    assert!(position(&all, |step| *step == Step::AwaitMaps) < root);
+    assert!(root < position(&all, |step| matches!(step, Step::Dir { .. } | Step::Mount { .. })));
     assert!(!steps(IdMode::Single, 1000).contains(&Step::BecomeRoot));
 }
 
@@ -221,7 +222,6 @@ fn what_can_be_refused_beforehand_is() {
         );
         assert!(error.is_some(), "`{target}`");
     }
-    const TOO_LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
     for hostname in ["", "a\nb", TOO_LONG] {
         let error =
             with_plan(IdMode::Single, &host(1000), |spec| spec.hostname = hostname, |plan| plan.is_err());

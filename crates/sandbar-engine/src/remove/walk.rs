@@ -14,8 +14,8 @@ use rustix::io::Errno;
 const MAX_OPEN: usize = 48;
 /// Linux allows 255 bytes.
 const NAME_BYTES: usize = 256;
-/// Some hundreds of entries a system call.
-const BUFFER_BYTES: usize = 32 * 1024;
+/// Some hundreds of entries a system call. It stands on the stack, since nothing may be allocated.
+const BUFFER_BYTES: usize = 16 * 1024;
 /// Names that a hostile tree may have taken at its top before we give up moving there.
 const MAX_TAKEN_NAMES: u32 = 1 << 16;
 
@@ -95,10 +95,10 @@ pub(super) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Outcome {
         Ok(top) => empty(top, name, &mut outcome),
         Err(cause) => outcome.fail(name, cause),
     }
-    if outcome.left == 0 {
-        if let Err(cause) = unlinkat(parent, name, AtFlags::REMOVEDIR) {
-            outcome.fail(name, cause);
-        }
+    if outcome.left == 0
+        && let Err(cause) = unlinkat(parent, name, AtFlags::REMOVEDIR)
+    {
+        outcome.fail(name, cause);
     }
     outcome
 }
@@ -150,6 +150,7 @@ fn empty(top: OwnedFd, name: &CStr, outcome: &mut Outcome) {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "a name by value: nothing may be allocated")]
 enum Found {
     /// One to go into, opened; the place after it is kept.
     Folder(OwnedFd, Name),
@@ -194,26 +195,18 @@ fn scan(
             outcome.fail(name, cause);
             continue;
         }
-        match open_folder(level.fd.as_fd(), name) {
-            Ok(fd) => match move_to {
-                Some(top) => match move_up(level.fd.as_fd(), name, top, moved) {
-                    Ok(()) => level.removed += 1,
-                    Err(cause) => {
-                        level.stuck += 1;
-                        outcome.fail(name, cause);
-                    }
-                },
-                None => {
-                    let (name, next) = (Name::of(name), entry.next_entry_cookie());
-                    if let Err(cause) = seek(&level.fd, SeekFrom::Start(next)) {
-                        level.stuck += 1;
-                        outcome.fail(name.as_c_str(), cause);
-                        return Found::End;
-                    }
-                    return Found::Folder(fd, name);
-                }
+        let opened = open_folder(level.fd.as_fd(), name);
+        let failed = match (opened, move_to) {
+            (Err(cause), _) => Some(cause),
+            (Ok(_), Some(top)) => move_up(level.fd.as_fd(), name, top, moved).err(),
+            (Ok(fd), None) => match seek(&level.fd, SeekFrom::Start(entry.next_entry_cookie())) {
+                Ok(_) => return Found::Folder(fd, Name::of(name)),
+                Err(cause) => Some(cause),
             },
-            Err(cause) => {
+        };
+        match failed {
+            None => level.removed += 1,
+            Some(cause) => {
                 level.stuck += 1;
                 outcome.fail(name, cause);
             }

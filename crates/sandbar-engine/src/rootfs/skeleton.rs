@@ -186,11 +186,9 @@ fn make_parents(path: &Path, top: &Path) -> Result<(), Error> {
 }
 
 fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
-    let made = DirBuilder::new().mode(mode).create(path);
-    if let Err(cause) = made {
-        if cause.kind() != io::ErrorKind::AlreadyExists {
-            return Err(make_error(path, cause));
-        }
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => return Err(make_error(path, cause)),
+        _ => {}
     }
     // The caller's umask has taken bits away.
     std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(|cause| make_error(path, cause))

@@ -21,8 +21,14 @@ pub(crate) enum Verdict {
     Errno(u16),
 }
 
-pub(crate) const EPERM: Verdict = Verdict::Errno(libc::EPERM as u16);
-pub(crate) const ENOSYS: Verdict = Verdict::Errno(libc::ENOSYS as u16);
+pub(crate) const EPERM: Verdict = errno(libc::EPERM);
+pub(crate) const ENOSYS: Verdict = errno(libc::ENOSYS);
+
+/// Error numbers of Linux are small and positive.
+const fn errno(number: i32) -> Verdict {
+    assert!(number > 0 && number < 4096);
+    Verdict::Errno((number.cast_unsigned() & 0xfff) as u16)
+}
 
 /// A rule for one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,13 +107,14 @@ fn clone() -> Rule {
     Rule::Cases { cases: vec![(vec![any(0, NEW_NAMESPACES)], EPERM)], otherwise: Verdict::Allow }
 }
 
+/// From `asm-generic/ioctls.h` and `linux/tty.h`: the same on every architecture we know.
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541c;
+
 /// Requests that put text into a terminal's input, or drive the host's console.
 fn ioctl() -> Rule {
     let request = |value: u32| (vec![equals(1, value)], EPERM);
-    Rule::Cases {
-        cases: vec![request(libc::TIOCSTI as u32), request(libc::TIOCLINUX as u32)],
-        otherwise: Verdict::Allow,
-    }
+    Rule::Cases { cases: vec![request(TIOCSTI), request(TIOCLINUX)], otherwise: Verdict::Allow }
 }
 
 /// The default, two name variants for old programs, no address randomisation (debuggers), and "tell me".
@@ -121,7 +128,7 @@ fn personality() -> Rule {
 fn socketpair() -> Rule {
     Rule::Cases {
         cases: vec![(vec![equals(0, libc::AF_UNIX as u32)], Verdict::Allow)],
-        otherwise: Verdict::Errno(libc::EOPNOTSUPP as u16),
+        otherwise: errno(libc::EOPNOTSUPP),
     }
 }
 
@@ -132,9 +139,9 @@ const SOCK_PACKET: i32 = 10;
 /// that would be loaded for nothing; the answers are those of a kernel without it.
 fn socket() -> Rule {
     // `SOCK_NONBLOCK` and `SOCK_CLOEXEC` stand above the type.
-    let kind = |value: i32| Test { argument: 1, mask: 0xf, kind: TestKind::Equals(value as u32) };
-    let family = |value: i32| equals(0, value as u32);
-    let protocol = |value: i32| equals(2, value as u32);
+    let kind = |value: i32| Test { argument: 1, mask: 0xf, kind: TestKind::Equals(value.cast_unsigned()) };
+    let family = |value: i32| equals(0, value.cast_unsigned());
+    let protocol = |value: i32| equals(2, value.cast_unsigned());
     let mut cases = vec![(vec![family(libc::AF_UNIX)], Verdict::Allow)];
     for inet in [libc::AF_INET, libc::AF_INET6] {
         cases.push((vec![family(inet), kind(libc::SOCK_RAW)], EPERM));
@@ -143,15 +150,15 @@ fn socket() -> Rule {
             cases.push((vec![family(inet), kind(libc::SOCK_STREAM), protocol(known)], Verdict::Allow));
             cases.push((vec![family(inet), kind(libc::SOCK_DGRAM), protocol(known)], Verdict::Allow));
         }
-        cases.push((vec![family(inet)], Verdict::Errno(libc::EPROTONOSUPPORT as u16)));
+        cases.push((vec![family(inet)], errno(libc::EPROTONOSUPPORT)));
     }
     // Listing interfaces and addresses.
     cases.push((vec![family(libc::AF_NETLINK), protocol(libc::NETLINK_ROUTE)], Verdict::Allow));
-    cases.push((vec![family(libc::AF_NETLINK)], Verdict::Errno(libc::EPROTONOSUPPORT as u16)));
+    cases.push((vec![family(libc::AF_NETLINK)], errno(libc::EPROTONOSUPPORT)));
     for dangerous in [libc::AF_PACKET, libc::AF_ALG, libc::AF_VSOCK] {
         cases.push((vec![family(dangerous)], EPERM));
     }
-    Rule::Cases { cases, otherwise: Verdict::Errno(libc::EAFNOSUPPORT as u16) }
+    Rule::Cases { cases, otherwise: errno(libc::EAFNOSUPPORT) }
 }
 
 const SETID: u32 = libc::S_ISUID | libc::S_ISGID;

@@ -30,11 +30,15 @@ impl Data {
             AT_ARCHITECTURE => self.architecture,
             offset => {
                 let bytes = offset - AT_ARGUMENTS;
-                assert!(bytes % 8 == 0, "only low halves are looked at");
-                self.arguments[bytes as usize / 8] as u32
+                assert!(bytes.is_multiple_of(8), "only low halves are looked at");
+                low_half(self.arguments[bytes as usize / 8])
             }
         }
     }
+}
+
+fn low_half(argument: u64) -> u32 {
+    u32::try_from(argument & u64::from(u32::MAX)).unwrap()
 }
 
 /// Runs the program as the kernel would; it must stay within bounds and return.
@@ -60,7 +64,7 @@ fn interpret(program: &[Instruction], data: Data) -> u32 {
 /// The same decision written down slowly and separately from the rules.
 fn oracle(data: Data, setid: SetidBits) -> u32 {
     let errno = |errno: i32| RETURN_ERRNO | u32::try_from(errno).unwrap();
-    let low = |n: usize| data.arguments[n] as u32;
+    let low = |n: usize| low_half(data.arguments[n]);
     if data.architecture != ARCHITECTURE || data.number & 0x4000_0000 != 0 {
         return errno(libc::ENOSYS);
     }
@@ -86,9 +90,8 @@ fn oracle(data: Data, setid: SetidBits) -> u32 {
                 1 => RETURN_ALLOW,
                 2 | 10 if matches!(kind, 3 | 10) => errno(libc::EPERM),
                 2 | 10 if matches!(kind, 1 | 2) && matches!(protocol, 0 | 1 | 6 | 17 | 58) => RETURN_ALLOW,
-                2 | 10 => errno(libc::EPROTONOSUPPORT),
                 16 if protocol == 0 => RETURN_ALLOW,
-                16 => errno(libc::EPROTONOSUPPORT),
+                2 | 10 | 16 => errno(libc::EPROTONOSUPPORT),
                 17 | 38 | 40 => errno(libc::EPERM),
                 _ => errno(libc::EAFNOSUPPORT),
             };

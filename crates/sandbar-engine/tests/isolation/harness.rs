@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use sandbar_engine::mount_source::Allowed;
 use sandbar_engine::rootfs::{HostRoots, Skeleton, build_skeleton};
 use sandbar_engine::{
     Access, Cgroup, Host, HostPrograms, IdMode, Launched, Limits, Mount, Root, Spec, launch, plan,
@@ -99,7 +100,7 @@ impl Bench {
         let sources: Vec<OwnedFd> = options
             .mounts
             .iter()
-            .map(|(source, _, _)| sandbar_engine::mount_source::open(source, nowhere, &Default::default()))
+            .map(|(source, _, _)| sandbar_engine::mount_source::open(source, nowhere, &Allowed::default()))
             .collect::<Result<_, _>>()?;
         let mounts = sources
             .iter()
@@ -175,7 +176,7 @@ impl Running {
             let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).unwrap();
             let ready = poll(&mut [PollFd::new(&self.log, PollFlags::IN)], Some(&left)).unwrap();
             assert!(ready > 0, "the probe said nothing more in time: {text}");
-            let mut bytes = [0; 65_536];
+            let mut bytes = [0; 16_384];
             let n = self.log.read(&mut bytes).unwrap();
             if n == 0 {
                 return text;

@@ -24,11 +24,11 @@ fn a_fork_bomb_ends_at_its_limit() {
         assert_eq!(errno, libc::EAGAIN.to_string());
         let count: u32 = count.parse().unwrap();
         assert!((30..=40).contains(&count), "{count}");
-        if let Some(group) = &running.cgroup {
-            if group.enforced()[2] == Enforcement::Enforced {
-                assert!(group.events().pids_hits.unwrap() > 0);
-                assert_eq!(group.stats().pids, Some(u64::from(count) + 1), "{count}");
-            }
+        if let Some(group) = &running.cgroup
+            && group.enforced()[2] == Enforcement::Enforced
+        {
+            assert!(group.events().pids_hits.unwrap() > 0);
+            assert_eq!(group.stats().pids, Some(u64::from(count) + 1), "{count}");
         }
         bench.end(running);
     });

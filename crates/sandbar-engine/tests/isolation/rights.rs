@@ -1,5 +1,7 @@
 //! What is allowed.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use sandbar_engine::{Access, IdMode, SANDBOX_ROOT_CAPABILITIES, capability_mask};
 use serde_json::{Value, json};
 
@@ -174,6 +176,5 @@ fn a_mount_of_roots_belongs_to_the_user_of_the_range() {
     let report = bench.report(&json!({ "task": "shell", "script": script }).to_string(), &options);
     assert_eq!(report["stdout"], "1000:1000\n", "{report}");
     let made = std::fs::metadata(write.join("made")).unwrap();
-    use std::os::unix::fs::MetadataExt as _;
     assert_eq!((made.uid(), made.gid()), (4321, 4322));
 }
