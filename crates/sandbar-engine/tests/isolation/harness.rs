@@ -222,7 +222,7 @@ impl Drop for Running {
 }
 
 /// Cargo builds examples along with the tests, beside them; a re-executed test finds it in its own folder.
-fn probe() -> PathBuf {
+pub(crate) fn probe() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let folder = own.parent().unwrap();
     let found =

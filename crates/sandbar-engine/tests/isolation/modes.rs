@@ -4,40 +4,57 @@ use std::process::Command;
 
 use sandbar_engine::Host;
 
-use crate::harness::Bench;
+use crate::harness::{Bench, probe};
 
 /// Says which mode a re-executed test is to have.
 const MODE: &str = "SANDBAR_TEST_MODE";
 /// A user that no machine has, with its line in the tables that the re-executed tests see.
 const USER: u32 = 45_678;
 
-/// Runs `test` as it is, and, where this is root, again as an ordinary user with one id and with subordinate ids.
+/// Runs `test` in a process of its own, so that what it leaves can be counted, in each mode that this machine gives to
+/// whoever runs the tests: as root a range, and an ordinary user with one id and with subordinate ids; else the one mode
+/// of the user.
 pub(crate) fn in_every_mode(name: &str, test: impl Fn(&Bench)) {
-    let bench = Bench::new();
-    let mode = bench.ids();
     if let Ok(wanted) = std::env::var(MODE) {
+        let bench = Bench::new();
+        let mode = bench.ids();
         assert_eq!(mode.name(), wanted, "the mode that the test was started for");
+        println!("{name}: mode {wanted}");
+        return test(&bench);
     }
-    println!("{name}: mode {}", mode.name());
-    test(&bench);
-    drop(bench);
-    if rustix::process::geteuid().is_root() {
-        as_ordinary_user(name, "single");
-        if Host::observe().newuidmap.is_some() || Path::new("/usr/bin/newuidmap").is_file() {
-            as_ordinary_user(name, "subordinate");
-        } else {
-            println!("{name}: not tried with subordinate ids: newuidmap is not installed");
-        }
+    let host = Host::observe();
+    if !host.needs_range() {
+        return again(name, host.user_id_mode().name(), Command::new(std::env::current_exe().unwrap()).args(exactly(name)));
     }
+    again(name, "range", Command::new(std::env::current_exe().unwrap()).args(exactly(name)));
+    as_ordinary_user(name, "single");
+    if Path::new("/usr/bin/newuidmap").is_file() {
+        as_ordinary_user(name, "subordinate");
+    } else {
+        println!("{name}: not tried with subordinate ids: newuidmap is not installed");
+    }
+}
+
+fn exactly(name: &str) -> [&str; 3] {
+    ["--exact", name, "--nocapture"]
+}
+
+fn again(name: &str, mode: &str, command: &mut Command) {
+    let output = command.env(MODE, mode).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} in mode {mode}:\n{said}");
+    println!("{said}");
+    assert!(said.contains(&format!("mode {mode}")), "the re-executed test ran nothing:\n{said}");
 }
 
 fn as_ordinary_user(name: &str, mode: &str) {
     let folder = tempfile::Builder::new().prefix("sandbar-engine-user-").tempdir().unwrap();
     let at = folder.path();
     std::fs::set_permissions(at, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let own = std::env::current_exe().unwrap();
-    std::fs::copy(&own, at.join("test")).unwrap();
-    std::fs::copy(Bench::new().probe, at.join("probe")).unwrap();
+    for (from, to) in [(std::env::current_exe().unwrap(), "test"), (probe(), "probe")] {
+        // A link where that is possible: both are big.
+        std::fs::hard_link(&from, at.join(to)).or_else(|_| std::fs::copy(&from, at.join(to)).map(drop)).unwrap();
+    }
     let work = at.join("work");
     std::fs::create_dir(&work).unwrap();
     std::os::unix::fs::chown(&work, Some(USER), Some(USER)).unwrap();
@@ -56,16 +73,7 @@ fn as_ordinary_user(name: &str, mode: &str) {
         exec setpriv --reuid={USER} --regid={USER} --clear-groups --inh-caps=-all {at}/test --exact {name} --nocapture",
         at = at.display()
     );
-    let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "sh", "-c", &script])
-        .env(MODE, mode)
-        .env("TMPDIR", &work)
-        .env("HOME", &work)
-        .output()
-        .unwrap();
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} as an ordinary user, mode {mode}:\n{said}");
-    println!("{said}");
-    assert!(said.contains(&format!("mode {mode}")), "the re-executed test ran nothing:\n{said}");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script]).env("TMPDIR", &work).env("HOME", &work);
+    again(name, mode, &mut command);
 }
