@@ -21,7 +21,7 @@ pub(crate) const DESTRUCTION: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// An answer, and the connection it came by.
-    Reply(Reply, BufReader<UnixStream>),
+    Reply(Box<Reply>, BufReader<UnixStream>),
     /// Nobody serves the socket, or whoever did went away in the middle: look again.
     Nobody,
 }
@@ -38,14 +38,17 @@ pub(crate) async fn ask(folder: &Folder, op: Op, bound: Duration, operation: &'s
             return Err(unknown(operation, id, why).with_retry(sandbar_core::Retry::OutcomeUnknown));
         }
     };
-    match answer {
-        (Reply::Failed(error), _) => Err(error.into_error(operation)),
-        (Reply::Versions(versions), _) => {
-            let message = format!("the shim of sandbox `{id}` speaks protocol versions {versions:?}, this library speaks {VERSION}");
+    let (reply, stream) = answer;
+    match reply {
+        Reply::Failed(error) => Err(error.into_error(operation)),
+        Reply::Versions(versions) => {
+            let message = format!(
+                "the shim of sandbox `{id}` speaks protocol versions {versions:?}, this library speaks {VERSION}"
+            );
             Err(fail(ErrorKind::Config, operation, message)
                 .with_hint("use the `sandbar` executable of the version that made the sandbox"))
         }
-        (reply, stream) => Ok(Answer::Reply(reply, stream)),
+        reply => Ok(Answer::Reply(Box::new(reply), stream)),
     }
 }
 

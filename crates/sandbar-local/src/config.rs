@@ -93,8 +93,12 @@ impl LocalConfig {
         } else if let Some(home) = &environment.home {
             home.join(".local/share/sandbar")
         } else {
-            return Err(fail(ErrorKind::Config, "open", "there is no place for the data folder: `HOME` is not set")
-                .with_hint(format!("set `{}` to a folder of your own", env::HOME)));
+            return Err(fail(
+                ErrorKind::Config,
+                "open",
+                "there is no place for the data folder: `HOME` is not set",
+            )
+            .with_hint(format!("set `{}` to a folder of your own", env::HOME)));
         };
         std::path::absolute(&home)
             .map_err(|cause| crate::error::io_error("open", &format!("`{}`", home.display()), cause))
@@ -113,7 +117,8 @@ mod tests {
             home: Some("/c".into()),
             ..Environment::default()
         };
-        let resolve = |config: &LocalConfig, environment: &Environment| config.resolve_home(environment).unwrap();
+        let resolve =
+            |config: &LocalConfig, environment: &Environment| config.resolve_home(environment).unwrap();
         assert_eq!(resolve(&LocalConfig::new().with_home("/d"), &environment), PathBuf::from("/d"));
         assert_eq!(resolve(&LocalConfig::new(), &environment), PathBuf::from("/a"));
         let fallback = resolve(&LocalConfig::new(), &Environment { sandbar_home: None, ..environment });

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, recvmsg, send, socket_with, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags,
+    SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, send, socket_with, sockopt,
 };
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,9 @@ impl From<Errno> for Failure {
 pub(crate) async fn ask(folder: &Folder, op: &Op) -> Result<Outcome, Failure> {
     match tokio::time::timeout(BOUND, exchange(folder, op)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Failure::Other(std::io::Error::other(format!("no answer within {} s", BOUND.as_secs())))),
+        Err(_) => {
+            Err(Failure::Other(std::io::Error::other(format!("no answer within {} s", BOUND.as_secs()))))
+        }
     }
 }
 
@@ -169,7 +171,8 @@ fn read(bytes: &[u8], descriptors: Vec<OwnedFd>) -> Result<Outcome, Failure> {
     if answer.ok {
         Ok(Outcome::Done(descriptors))
     } else {
-        let why: String = answer.error.unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
+        let why: String =
+            answer.error.unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
         Ok(Outcome::No(why))
     }
 }
@@ -234,7 +237,8 @@ mod tests {
     #[test]
     fn only_the_two_listeners_pass() {
         let scratch = tempfile::tempdir().unwrap();
-        let stream: OwnedFd = std::os::unix::net::UnixListener::bind(scratch.path().join("a")).unwrap().into();
+        let stream: OwnedFd =
+            std::os::unix::net::UnixListener::bind(scratch.path().join("a")).unwrap().into();
         let tcp: OwnedFd = TcpListener::bind("127.0.0.1:0").unwrap().into();
         assert!(checked_listeners(&[stream, tcp]).is_err());
         assert!(checked_listeners(&[]).is_err());

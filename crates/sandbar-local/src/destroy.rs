@@ -26,7 +26,7 @@ pub(crate) async fn destroy(home: &Home, id: &SandboxId) -> Result<bool> {
     for _ in 0..ATTEMPTS {
         let Some(folder) = Folder::open(home, id).map_err(|cause| blind(&cause))? else { return Ok(false) };
         match ask(&folder, Op::Destroy, DESTRUCTION, DESTROY).await? {
-            Answer::Reply(Reply::Destroyed, mut stream) => {
+            Answer::Reply(reply, mut stream) if matches!(*reply, Reply::Destroyed) => {
                 // The connection ends with the shim's process.
                 let mut rest = Vec::new();
                 let _ = tokio::time::timeout(PROCESS_END, stream.read_to_end(&mut rest)).await;
@@ -64,7 +64,9 @@ async fn destroy_unguarded(home: &std::path::Path, id: &SandboxId) -> Result<Opt
     let work = tokio::task::spawn_blocking(move || {
         let blind = |cause: &dyn std::fmt::Display| unknown(DESTROY, id.as_str(), cause);
         let Some(home) = Home::open(&home)? else { return Ok(Some(false)) };
-        let Some(folder) = Folder::open(&home, &id).map_err(|cause| blind(&cause))? else { return Ok(Some(false)) };
+        let Some(folder) = Folder::open(&home, &id).map_err(|cause| blind(&cause))? else {
+            return Ok(Some(false));
+        };
         let Some(lock) = Lock::take(&folder).map_err(|cause| blind(&cause))? else { return Ok(None) };
         if !folder.is_in_place(&home).map_err(|cause| blind(&cause))? {
             return Ok(Some(false));

@@ -20,7 +20,9 @@ pub(crate) fn io_error(operation: &'static str, resource: &str, cause: impl Into
     let cause = cause.into();
     let error = fail(kind_of(&cause), operation, format!("{resource}: {cause}"));
     match kind_of(&cause) {
-        ErrorKind::LimitExceeded => error.with_hint("free some disk space, or give `SANDBAR_HOME` another place"),
+        ErrorKind::LimitExceeded => {
+            error.with_hint("free some disk space, or give `SANDBAR_HOME` another place")
+        }
         _ => error,
     }
     .with_source(cause)
@@ -70,12 +72,24 @@ pub(crate) fn engine(operation: &'static str, cause: sandbar_engine::Error) -> E
             other => other,
         }
     });
-    let hint = cause.hint().map(str::to_owned);
-    let mut error = fail(kind, operation, cause.to_string());
-    if let Some(hint) = hint {
-        error = error.with_hint(hint);
+    engine_as(kind, operation, cause)
+}
+
+/// As [`engine`], of a kind that the caller knows better.
+pub(crate) fn engine_as(kind: ErrorKind, operation: &'static str, cause: sandbar_engine::Error) -> Error {
+    let text = cause.to_string();
+    // The hint has a place of its own.
+    let (text, hint) = match cause.hint() {
+        Some(hint) => {
+            (text.strip_suffix(&format!(" ({hint})")).unwrap_or(&text).to_owned(), Some(hint.to_owned()))
+        }
+        None => (text, None),
+    };
+    let error = fail(kind, operation, text).with_source(cause);
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
     }
-    error.with_source(cause)
 }
 
 /// An error on its way from a shim to the process that asked.
@@ -122,7 +136,8 @@ impl From<&Error> for ErrorForm {
 impl ErrorForm {
     /// The error, as one of `operation`.
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
-        let kind = KINDS.iter().find(|(name, _)| *name == self.kind).map_or(ErrorKind::Unexpected, |entry| entry.1);
+        let kind =
+            KINDS.iter().find(|(name, _)| *name == self.kind).map_or(ErrorKind::Unexpected, |entry| entry.1);
         let mut error = match (kind, self.feature, self.state) {
             (ErrorKind::Unsupported, Some(feature), _) => {
                 let prefix = format!("{feature} is not supported: ");
@@ -193,7 +208,10 @@ mod tests {
         let text = serde_json::to_string(&ErrorForm::from(&error)).unwrap();
         let back = serde_json::from_str::<ErrorForm>(&text).unwrap().into_error("create");
         assert_eq!(back.to_string(), error.to_string());
-        assert_eq!((back.kind(), back.retry(), back.feature()), (error.kind(), error.retry(), error.feature()));
+        assert_eq!(
+            (back.kind(), back.retry(), back.feature()),
+            (error.kind(), error.retry(), error.feature())
+        );
         assert_eq!((back.hint(), back.left_behind()), (error.hint(), error.left_behind()));
     }
 
@@ -211,4 +229,3 @@ mod tests {
         assert!(error.hint().unwrap().contains("disk space"));
     }
 }
-

@@ -25,10 +25,15 @@ const REPORT: Duration = Duration::from_secs(60);
 pub(crate) fn find(configured: Option<&Path>, environment: &Environment) -> Result<PathBuf> {
     let named = configured.or(environment.helper.as_deref());
     if let Some(named) = named {
-        return if is_executable(named) { absolute(named) } else { Err(missing(&format!("`{}` is not an executable file", named.display()))) };
+        return if is_executable(named) {
+            absolute(named)
+        } else {
+            Err(missing(&format!("`{}` is not an executable file", named.display())))
+        };
     }
     let current = std::env::current_exe().ok();
-    let beside = current.iter().flat_map(|current| current.ancestors().skip(1).take(2)).map(Path::to_path_buf);
+    let beside =
+        current.iter().flat_map(|current| current.ancestors().skip(1).take(2)).map(Path::to_path_buf);
     let in_path = std::env::split_paths(&environment.path).filter(|dir| dir.is_absolute());
     for dir in beside.chain(in_path) {
         let file = dir.join(FILE);
@@ -65,10 +70,16 @@ pub(crate) struct Started {
 }
 
 /// Starts a shim with `task` and waits for its report. If this future is dropped, the shim takes back what it did.
-pub(crate) async fn start(executable: &Path, home: &Path, task: Task, operation: &'static str) -> Result<Started> {
+pub(crate) async fn start(
+    executable: &Path,
+    home: &Path,
+    task: Task,
+    operation: &'static str,
+) -> Result<Started> {
     let orders =
         Orders { v: VERSION, library: env!("CARGO_PKG_VERSION").to_owned(), home: home.to_owned(), task };
-    let mut line = serde_json::to_vec(&orders).map_err(|cause| io_error(operation, "the shim's orders", cause))?;
+    let mut line =
+        serde_json::to_vec(&orders).map_err(|cause| io_error(operation, "the shim's orders", cause))?;
     line.push(b'\n');
     if line.len() > MAX_LINE {
         let message = format!("environment and labels are larger than {MAX_LINE} bytes");
@@ -88,8 +99,10 @@ pub(crate) async fn start(executable: &Path, home: &Path, task: Task, operation:
         return Err(fail(ErrorKind::Unexpected, operation, "the shim has no pipes"));
     };
     let broken = |cause: std::io::Error| io_error(operation, "the pipe to the shim", cause);
-    let mut sender = nonblocking(OwnedFd::from(stdin)).and_then(pipe::Sender::from_owned_fd).map_err(broken)?;
-    let receiver = nonblocking(OwnedFd::from(stdout)).and_then(pipe::Receiver::from_owned_fd).map_err(broken)?;
+    let mut sender =
+        nonblocking(OwnedFd::from(stdin)).and_then(pipe::Sender::from_owned_fd).map_err(broken)?;
+    let receiver =
+        nonblocking(OwnedFd::from(stdout)).and_then(pipe::Receiver::from_owned_fd).map_err(broken)?;
     let exchange = async {
         // A shim that refuses its orders may not read them to the end: its report tells why.
         let sent = sender.write_all(&line).await;
@@ -101,14 +114,13 @@ pub(crate) async fn start(executable: &Path, home: &Path, task: Task, operation:
         }
         Ok(report)
     };
-    let report = match timeout(REPORT, exchange).await {
-        Ok(report) => report.map_err(broken)?,
-        Err(_) => {
-            let message = format!("the shim did not report within {} s", REPORT.as_secs());
-            return Err(fail(ErrorKind::Timeout, operation, message)
-                .with_retry(sandbar_core::Retry::OutcomeUnknown));
-        }
+    let Ok(report) = timeout(REPORT, exchange).await else {
+        let message = format!("the shim did not report within {} s", REPORT.as_secs());
+        return Err(
+            fail(ErrorKind::Timeout, operation, message).with_retry(sandbar_core::Retry::OutcomeUnknown)
+        );
     };
+    let report = report.map_err(broken)?;
     let report = serde_json::from_slice(&report).map_err(|_| {
         let _ = child.wait();
         fail(ErrorKind::Config, operation, format!("`{place}` does not answer as a `sandbar` executable"))
@@ -130,7 +142,8 @@ mod tests {
     #[test]
     fn what_is_named_counts_and_absence_has_a_remedy() {
         let scratch = tempfile::tempdir().unwrap();
-        let environment = Environment { helper: Some(scratch.path().join("nothing")), ..Environment::default() };
+        let environment =
+            Environment { helper: Some(scratch.path().join("nothing")), ..Environment::default() };
         let error = find(None, &environment).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.hint().unwrap().contains("SANDBAR_HELPER"));

@@ -3,11 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use sandbar_core::{Error, ErrorKind, Result};
+use sandbar_core::{Error, ErrorKind, GuestPath, Result};
 use sandbar_engine::Host;
 use sandbar_engine::mount_source::Allowed;
 
-use crate::error::{engine, fail};
+use crate::error::{engine, engine_as, fail};
 use crate::shim::protocol::MountOrder;
 
 /// Opens what is to be mounted, and refuses what would hand the host over: control sockets, and the data folder itself.
@@ -16,17 +16,43 @@ pub(crate) fn open_all(mounts: &[MountOrder], home: &Path) -> Result<Vec<OwnedFd
         .iter()
         .map(|mount| {
             sandbar_engine::mount_source::open(&mount.source, home, &Allowed::default()).map_err(|cause| {
-                let not_found = cause.is_not_found();
-                let error = engine("create", cause);
-                if not_found {
-                    let source = mount.source.display();
-                    return fail(ErrorKind::NotFound, "create", format!("mount source `{source}` does not exist"))
-                        .with_source(error);
+                let source = mount.source.display();
+                if cause.is_not_found() {
+                    return fail(
+                        ErrorKind::NotFound,
+                        "create",
+                        format!("mount source `{source}` does not exist"),
+                    )
+                    .with_source(cause);
                 }
-                error
+                // Without an error of the kernel's it is a refusal: what is there would hand the host over.
+                if cause.errno().is_none() {
+                    engine_as(ErrorKind::PermissionDenied, "create", cause)
+                } else {
+                    engine("create", cause)
+                }
             })
         })
         .collect()
+}
+
+/// Folders that a sandbox has its own of, and that nothing is mounted below.
+const OWN_FOLDERS: &[&str] = &["/proc", "/sys", "/dev", "/run"];
+
+/// Refuses a place in a sandbox that is its own.
+pub(crate) fn check_target(target: &GuestPath) -> Result<()> {
+    let own = OWN_FOLDERS.iter().find(|own| {
+        let bytes = target.as_bytes();
+        bytes.strip_prefix(own.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    });
+    match own {
+        None => Ok(()),
+        Some(own) => {
+            let message = format!("nothing can be mounted at `{target}`: `{own}` is the sandbox' own");
+            Err(fail(ErrorKind::InvalidInput, "create", message)
+                .with_hint("choose another place, such as `/mnt`"))
+        }
+    }
 }
 
 /// A limit that was demanded and that the kernel does not keep here.

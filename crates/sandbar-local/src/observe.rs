@@ -34,7 +34,8 @@ impl Observed {
             else {
                 return Ok(None);
             };
-            let guarded = folder.shim_lives().map_err(|cause| blind(&format!("its lock can't be read: {cause}")))?;
+            let guarded =
+                folder.shim_lives().map_err(|cause| blind(&format!("its lock can't be read: {cause}")))?;
             let agent_lives = match &record.private.agent {
                 _ if guarded => true,
                 Some(agent) => agent.lives().map_err(|cause| blind(&cause))?,
@@ -44,7 +45,8 @@ impl Observed {
                 return Ok(Some(Self { folder, record, guarded, agent_lives }));
             }
             // Nobody is there: but the shim may have written its last word after the record was read above.
-            let last = folder.record().map_err(|cause| blind(&format!("its record can't be read: {cause}")))?;
+            let last =
+                folder.record().map_err(|cause| blind(&format!("its record can't be read: {cause}")))?;
             match last {
                 None => return Ok(None),
                 Some(last) if last.state == record.state && last.private.agent == record.private.agent => {
@@ -91,7 +93,9 @@ impl Observed {
 }
 
 /// Why a sandbox that nobody guards should not be there any more: for whoever holds its lock, or saw that nobody does.
-pub(crate) fn is_over(record: &StoredRecord) -> std::result::Result<Option<&'static str>, sandbar_engine::Error> {
+pub(crate) fn is_over(
+    record: &StoredRecord,
+) -> std::result::Result<Option<&'static str>, sandbar_engine::Error> {
     if record.is_expired() {
         return Ok(Some("its deadline passed"));
     }

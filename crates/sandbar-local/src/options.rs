@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sandbar_core::{
-    Base, CreateOptions, DeadlineAction, EgressPolicy, Error, ErrorKind, Isolation, Lifetime, LimitDemand, Result,
+    Base, CreateOptions, DeadlineAction, EgressPolicy, Error, ErrorKind, Isolation, Lifetime, LimitDemand,
+    Result,
 };
 use sandbar_engine::Host;
 use sandbar_engine::cgroup::Controller;
@@ -47,6 +48,7 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
         return Err(refuse("a volume", "this version has no volumes").with_hint("use a host mount instead"));
     }
     check_egress(egress)?;
+    host_mounts.iter().try_for_each(|mount| mounts::check_target(&mount.target))?;
     if on_deadline == DeadlineAction::Pause {
         return Err(refuse("pausing at the deadline", "this version can't put a sandbox to sleep")
             .with_hint("leave it at `destroy`, and extend the deadline where the sandbox is still needed"));
@@ -61,7 +63,9 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
     }
     let owner = match lifetime {
         Lifetime::Detached => None,
-        Lifetime::Owned => AgentMark::of(rustix::process::getpid()).map_err(|cause| engine("create", cause))?,
+        Lifetime::Owned => {
+            AgentMark::of(rustix::process::getpid()).map_err(|cause| engine("create", cause))?
+        }
     };
     Ok(CreateOrders {
         name,
@@ -80,12 +84,12 @@ fn check_base(base: &Base) -> Result<()> {
     match base {
         Base::Default => Ok(()),
         Base::Template(template) if template.as_str() == template::HOST => Ok(()),
-        Base::Template(template) => {
-            Err(Error::not_found("create", format!("template `{template}`")).with_backend(BACKEND).with_hint(format!(
+        Base::Template(template) => Err(Error::not_found("create", format!("template `{template}`"))
+            .with_backend(BACKEND)
+            .with_hint(format!(
                 "this version has the template `{}`, made of this machine's own programs",
                 template::HOST
-            )))
-        }
+            ))),
         Base::Image(_) => Err(refuse("an image", "this version pulls none")
             .with_hint(format!("use the template `{}`", template::HOST))),
     }
@@ -94,8 +98,11 @@ fn check_base(base: &Base) -> Result<()> {
 fn check_egress(egress: Option<EgressPolicy>) -> Result<()> {
     match egress {
         None | Some(EgressPolicy::DenyAll) => Ok(()),
-        Some(_) => Err(refuse("an egress policy that allows addresses", "this version lets nothing out of a sandbox")
-            .with_hint("leave it at `deny-all`")),
+        Some(_) => Err(refuse(
+            "an egress policy that allows addresses",
+            "this version lets nothing out of a sandbox",
+        )
+        .with_hint("leave it at `deny-all`")),
     }
 }
 
@@ -144,7 +151,9 @@ fn isolation_name(isolation: Isolation) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use sandbar_core::{Command, GuestPath, MainCommand, Resources, RestartPolicy, TemplateId, VolumeMount, VolumeName};
+    use sandbar_core::{
+        Command, GuestPath, MainCommand, Resources, RestartPolicy, TemplateId, VolumeMount, VolumeName,
+    };
 
     use super::*;
 
@@ -155,7 +164,8 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused_with_the_reason() {
         let main = MainCommand { command: Command::new("true"), restart: RestartPolicy::No };
-        let volume = VolumeMount { volume: VolumeName::new("v").unwrap(), path: GuestPath::new("/v").unwrap() };
+        let volume =
+            VolumeMount { volume: VolumeName::new("v").unwrap(), path: GuestPath::new("/v").unwrap() };
         for options in [
             CreateOptions::new().with_main(main),
             CreateOptions::new().with_volume(volume),
@@ -184,7 +194,9 @@ mod tests {
         assert_eq!(orders.limits.memory_bytes, Some(crate::config::DEFAULT_MEMORY));
         assert_eq!(orders.lifetime_ms, Some(3_600_000));
         assert!(orders.owner.is_none() && orders.limits.demanded.is_empty());
-        let owned = CreateOptions::new().with_lifetime(Lifetime::Owned).with_template(TemplateId::new("host").unwrap());
+        let owned = CreateOptions::new()
+            .with_lifetime(Lifetime::Owned)
+            .with_template(TemplateId::new("host").unwrap());
         assert!(resolve(owned, &Defaults::default()).unwrap().owner.is_some());
     }
 }

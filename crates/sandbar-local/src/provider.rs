@@ -6,10 +6,11 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures::stream::{self, BoxStream};
 use futures::StreamExt;
+use futures::stream::{self, BoxStream};
 use sandbar_core::{
-    CreateOptions, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId, SandboxProvider, SandboxRecord, Wake,
+    CreateOptions, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId, SandboxProvider, SandboxRecord,
+    Wake,
 };
 
 use crate::config::{BACKEND, Defaults, LocalConfig};
@@ -90,7 +91,8 @@ impl SandboxProvider for LocalProvider {
         // Found before there is something new, and removed meanwhile.
         let work = Home::open(&self.inner.home)?.and_then(janitor::Work::find);
         let tidying = work.map(|work| tokio::task::spawn_blocking(|| work.run()));
-        let started = helper::start(&executable, &self.inner.home, Task::Create(Box::new(orders)), "create").await;
+        let started =
+            helper::start(&executable, &self.inner.home, Task::Create(Box::new(orders)), "create").await;
         if let Some(tidying) = tidying {
             // What it could not remove, the command that names it will tell.
             let _ = tidying.await;
@@ -109,7 +111,9 @@ impl SandboxProvider for LocalProvider {
                 Ok(Arc::new(LocalSandbox::new(Arc::clone(&self.inner), id)))
             }
             Report::Failed(error) => Err(error.into_error("create")),
-            Report::Guarded => Err(fail(ErrorKind::Protocol, "create", "the shim took a creation for a take-over")),
+            Report::Guarded => {
+                Err(fail(ErrorKind::Protocol, "create", "the shim took a creation for a take-over"))
+            }
         }
     }
 
@@ -143,7 +147,8 @@ impl SandboxProvider for LocalProvider {
         // The first error is the end: what follows it would look like a whole listing.
         let mut failed = false;
         let records = records.take_while(move |record| !std::mem::replace(&mut failed, record.is_err()));
-        let matching = records.filter(move |record| record.as_ref().map_or(true, |record| query.matches(record)));
+        let matching =
+            records.filter(move |record| record.as_ref().map_or(true, |record| query.matches(record)));
         Ok(stream::iter(matching).boxed())
     }
 
@@ -201,7 +206,9 @@ impl Inner {
             .collect();
         for pid in pids {
             // It is a child that nobody has waited for yet, so its number is its own.
-            let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { continue };
+            let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
+                continue;
+            };
             if let Ok(ended) = descriptor::watch(pidfd) {
                 let _ = tokio::time::timeout(CHILD_END, ended.readable()).await;
             }

@@ -62,7 +62,11 @@ impl Sandbox for LocalSandbox {
         let deadline = match deadline {
             Deadline::At(at) => Some(at),
             Deadline::In(duration) => Some(Timestamp::now().checked_add(duration).map_err(|_| {
-                fail(ErrorKind::InvalidInput, OPERATION, format!("{} s from now is beyond the calendar", duration.as_secs()))
+                fail(
+                    ErrorKind::InvalidInput,
+                    OPERATION,
+                    format!("{} s from now is beyond the calendar", duration.as_secs()),
+                )
             })?),
             Deadline::Never => None,
         };

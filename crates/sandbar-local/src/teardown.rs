@@ -6,9 +6,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sandbar_core::{Error, ErrorKind, Result, State};
-use sandbar_engine::cgroup::{Cgroup, Layout};
 use sandbar_engine::Host;
 use sandbar_engine::IdMode;
+use sandbar_engine::cgroup::{Cgroup, Layout};
 
 use crate::ctl;
 use crate::error::{fail, io_error};
@@ -22,7 +22,12 @@ const EMPTY: Duration = Duration::from_secs(10);
 
 /// Ends the sandbox in `folder` and deletes what it had. Done only when everything is gone; what is left is in the error. The lock shows that
 /// nobody else acts on it.
-pub(crate) fn tear_down(home: &Home, folder: &Folder, record: Option<StoredRecord>, _lock: &Lock) -> Result<()> {
+pub(crate) fn tear_down(
+    home: &Home,
+    folder: &Folder,
+    record: Option<StoredRecord>,
+    _lock: &Lock,
+) -> Result<()> {
     // Readers learn first. A full disk must not keep a sandbox alive, so a record that can't be written is passed over.
     if let Some(mut record) = record.clone().filter(|record| record.state != State::Destroying) {
         record.state = State::Destroying;
@@ -51,7 +56,9 @@ pub(crate) fn tear_down(home: &Home, folder: &Folder, record: Option<StoredRecor
 
 /// Deletes what an interrupted destruction left in the trash, unless somebody is at it.
 pub(crate) fn empty_trash(home: &Home, id: &sandbar_core::SandboxId) -> Result<()> {
-    let busy = |cause: rustix::io::Errno| io_error("clean up", &format!("`{}`", home.trash_path(id).display()), cause);
+    let busy = |cause: rustix::io::Errno| {
+        io_error("clean up", &format!("`{}`", home.trash_path(id).display()), cause)
+    };
     let Some(dir) = home.open_trash(id).map_err(busy)? else { return Ok(()) };
     if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Ok(());
@@ -69,8 +76,12 @@ pub(crate) fn empty_trash(home: &Home, id: &sandbar_core::SandboxId) -> Result<(
 /// Ends every process of the sandbox and waits for their end.
 fn end_processes(folder: &Folder, mark: Option<&AgentMark>, layout: &Layout) -> Result<()> {
     let blind = |cause: &dyn std::fmt::Display| {
-        fail(ErrorKind::Unavailable, "destroy", format!("processes of `{}` may still run: {cause}", folder.id()))
-            .with_left_behind(format!("processes of `{}`", folder.id()))
+        fail(
+            ErrorKind::Unavailable,
+            "destroy",
+            format!("processes of `{}` may still run: {cause}", folder.id()),
+        )
+        .with_left_behind(format!("processes of `{}`", folder.id()))
     };
     let group = Cgroup::reopen(layout, folder.id().as_str()).map_err(|cause| blind(&cause))?;
     if let Some(group) = &group {
@@ -81,11 +92,13 @@ fn end_processes(folder: &Folder, mark: Option<&AgentMark>, layout: &Layout) -> 
         return end_agent(mark).map_err(|cause| blind(&cause));
     }
     // The shim died between the launch and its next record, or never launched: the listeners tell.
-    let silent = wait::until(DEATH, || Ok::<_, std::convert::Infallible>(!ctl::tell_shutdown(folder))).unwrap_or(false);
+    let silent = wait::until(DEATH, || Ok::<_, std::convert::Infallible>(!ctl::tell_shutdown(folder)))
+        .unwrap_or(false);
     let Some(group) = group else {
         return if silent { Ok(()) } else { Err(blind(&"the agent does not end")) };
     };
-    let empty = wait::until(DEATH, || group.processes().map(|pids| pids.is_empty())).map_err(|cause| blind(&cause))?;
+    let empty = wait::until(DEATH, || group.processes().map(|pids| pids.is_empty()))
+        .map_err(|cause| blind(&cause))?;
     if empty { Ok(()) } else { Err(blind(&"its control group is not empty")) }
 }
 
@@ -110,7 +123,9 @@ fn end_agent(mark: &AgentMark) -> std::io::Result<()> {
     let end = std::time::Instant::now() + DEATH;
     loop {
         match poll(&mut watched, Some(&bound)) {
-            Ok(0) => return Err(std::io::Error::other(format!("it does not end within {} s", DEATH.as_secs()))),
+            Ok(0) => {
+                return Err(std::io::Error::other(format!("it does not end within {} s", DEATH.as_secs())));
+            }
             Ok(_) => return Ok(()),
             Err(rustix::io::Errno::INTR) if std::time::Instant::now() < end => {}
             Err(cause) => return Err(cause.into()),

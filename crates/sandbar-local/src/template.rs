@@ -1,6 +1,6 @@
 //! The `host` template: its skeleton is built once per fingerprint of the host's programs (decision 0005).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
@@ -58,11 +58,11 @@ impl Base {
 
     /// Builds in `unfinished` and moves it to `place`; `false` means that there is one by now.
     fn build(&self, home: &Home, unfinished: &str, place: &str) -> Result<bool> {
-        let fail = |cause: Errno| io_error("create", &format!("`{}/{unfinished}`", home.path().display()), cause);
+        let fail =
+            |cause: Errno| io_error("create", &format!("`{}/{unfinished}`", home.path().display()), cause);
         let dir = open_dir(home, unfinished).map_err(fail)?;
         // Held while it is built: what nobody holds is wreckage.
         flock(&dir, FlockOperation::NonBlockingLockExclusive).map_err(fail)?;
-        use std::os::fd::AsFd;
         build_skeleton(dir.as_fd(), &self.roots).map_err(|cause| engine("create", cause))?;
         match renameat(home, unfinished, home, place) {
             Ok(()) => Ok(true),
@@ -101,6 +101,5 @@ fn open_dir(home: &Home, place: &str) -> rustix::io::Result<OwnedFd> {
 }
 
 fn open(dir: &OwnedFd) -> Result<Skeleton> {
-    use std::os::fd::AsFd;
     Skeleton::open(dir.as_fd()).map_err(|cause| engine("create", cause))
 }

@@ -85,7 +85,9 @@ impl ResponseBody {
 
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
         loop {
-            let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else { return Poll::Pending };
+            let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+                return Poll::Pending;
+            };
             match frame {
                 Some(Ok(frame)) => {
                     self.settle();

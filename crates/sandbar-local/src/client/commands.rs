@@ -84,7 +84,11 @@ impl Commands for Link {
 }
 
 impl Link {
-    async fn read(&self, process: &mut Followed, kept: &mut Kept) -> std::result::Result<sandbar_core::ProcessExit, Stopped> {
+    async fn read(
+        &self,
+        process: &mut Followed,
+        kept: &mut Kept,
+    ) -> std::result::Result<sandbar_core::ProcessExit, Stopped> {
         loop {
             match self.next_of(process, RUN).await? {
                 Said::Data(Channel::Stderr, bytes) => kept.stderr(&bytes),
@@ -173,6 +177,9 @@ mod tests {
         assert_eq!((output.status, &output.stderr[..]), (ExitStatus::Code(127), &b"no such program\n"[..]));
         let output = shell_answer(&refusal(reason::PROGRAM_NOT_EXECUTABLE), Instant::now()).unwrap();
         assert_eq!(output.status, ExitStatus::Code(126));
-        assert_eq!(shell_answer(&refusal(reason::BAD_CWD), Instant::now()).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(
+            shell_answer(&refusal(reason::BAD_CWD), Instant::now()).unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
     }
 }

@@ -7,8 +7,8 @@ use http::Method;
 use http::header::CONTENT_TYPE;
 use sandbar_core::{Error, ErrorKind, ProcessControl, PtySize, Result, Signal, State};
 use sandbar_wire::envd::{
-    Code, Empty, ProcessInput, ProcessSelector, Pty, RpcError, SelectRequest, SendInputRequest, SendSignalRequest,
-    UNARY_CONTENT_TYPE, UpdateRequest,
+    Code, Empty, ProcessInput, ProcessSelector, Pty, RpcError, SelectRequest, SendInputRequest,
+    SendSignalRequest, UNARY_CONTENT_TYPE, UpdateRequest,
 };
 
 use super::body::whole;
@@ -96,9 +96,11 @@ impl<'a> Control<'a> {
         match self.link.call::<Empty>("/process.Process/SendSignal", &message, None, SIGNAL).await? {
             Ok(Empty {}) => Ok(true),
             Err(error) if error.code == Code::NotFound => Ok(false),
-            Err(error) if error.code == Code::Unimplemented => {
-                Err(fail(ErrorKind::InvalidInput, SIGNAL, format!("{} is not a signal that can be sent", signal.0)))
-            }
+            Err(error) if error.code == Code::Unimplemented => Err(fail(
+                ErrorKind::InvalidInput,
+                SIGNAL,
+                format!("{} is not a signal that can be sent", signal.0),
+            )),
             Err(error) => Err(fault::rpc(SIGNAL, &error)),
         }
     }

@@ -23,9 +23,9 @@ pub(super) fn entry(info: EntryInfo, operation: &'static str) -> Result<FileEntr
         mode: info.mode,
         owner: info.owner,
         group: info.group,
-        modified: info.modified_time.and_then(|time| {
-            Timestamp::new(time.seconds, i32::try_from(time.nanos).unwrap_or(0)).ok()
-        }),
+        modified: info
+            .modified_time
+            .and_then(|time| Timestamp::new(time.seconds, i32::try_from(time.nanos).unwrap_or(0)).ok()),
         link_target: info.symlink_target.map(String::into_bytes),
     })
 }

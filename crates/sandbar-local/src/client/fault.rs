@@ -17,37 +17,51 @@ pub(super) fn rpc(operation: &'static str, error: &RpcError) -> Error {
             .with_backend(BACKEND)
             .with_hint("leave the user out, or make the sandbox where user ids are mapped: as root, or with subordinate ids");
     }
-    let kind = match (error.code, error.reason.as_deref()) {
-        (_, Some(reason::PROGRAM_NOT_FOUND)) => ErrorKind::NotFound,
-        (_, Some(reason::PROGRAM_NOT_EXECUTABLE)) => ErrorKind::PermissionDenied,
-        (_, Some(reason::BAD_CWD | reason::UNKNOWN_USER)) => ErrorKind::InvalidInput,
-        (_, Some(reason::OVERFLOW | reason::SLOW_READER)) => ErrorKind::LimitExceeded,
-        (Code::InvalidArgument | Code::OutOfRange, _) => ErrorKind::InvalidInput,
-        (Code::NotFound, _) => ErrorKind::NotFound,
-        (Code::AlreadyExists, _) => ErrorKind::AlreadyExists,
-        (Code::PermissionDenied, _) => ErrorKind::PermissionDenied,
-        (Code::ResourceExhausted, _) => ErrorKind::LimitExceeded,
-        (Code::DeadlineExceeded, _) => ErrorKind::Timeout,
-        (Code::Unauthenticated, _) => ErrorKind::Unauthenticated,
-        (Code::Unavailable | Code::Aborted | Code::Canceled, _) => ErrorKind::Unavailable,
-        (Code::Unimplemented, _) => ErrorKind::Protocol,
-        (Code::FailedPrecondition | Code::Unknown | Code::Internal | Code::DataLoss, _) => ErrorKind::Unexpected,
+    let kind = match error.reason.as_deref() {
+        Some(reason::PROGRAM_NOT_FOUND) => ErrorKind::NotFound,
+        Some(reason::PROGRAM_NOT_EXECUTABLE) => ErrorKind::PermissionDenied,
+        Some(reason::BAD_CWD | reason::UNKNOWN_USER) => ErrorKind::InvalidInput,
+        Some(reason::OVERFLOW | reason::SLOW_READER) => ErrorKind::LimitExceeded,
+        _ => kind_of(error.code),
     };
     let error = fail(kind, operation, text);
     if kind == ErrorKind::Unavailable { error.with_retry(Retry::OutcomeUnknown) } else { error }
 }
 
+fn kind_of(code: Code) -> ErrorKind {
+    match code {
+        Code::InvalidArgument | Code::OutOfRange => ErrorKind::InvalidInput,
+        Code::NotFound => ErrorKind::NotFound,
+        Code::AlreadyExists => ErrorKind::AlreadyExists,
+        Code::PermissionDenied => ErrorKind::PermissionDenied,
+        Code::ResourceExhausted => ErrorKind::LimitExceeded,
+        Code::DeadlineExceeded => ErrorKind::Timeout,
+        Code::Unauthenticated => ErrorKind::Unauthenticated,
+        Code::Unavailable | Code::Aborted | Code::Canceled => ErrorKind::Unavailable,
+        Code::Unimplemented => ErrorKind::Protocol,
+        Code::FailedPrecondition | Code::Unknown | Code::Internal | Code::DataLoss => ErrorKind::Unexpected,
+    }
+}
+
 /// The agent said something that is not of the protocol.
 pub(super) fn nonsense(operation: &'static str, cause: &dyn std::fmt::Display) -> Error {
-    fail(ErrorKind::Protocol, operation, format!("the agent's answer makes no sense: {}", readable(&cause.to_string())))
-        .with_retry(Retry::OutcomeUnknown)
+    fail(
+        ErrorKind::Protocol,
+        operation,
+        format!("the agent's answer makes no sense: {}", readable(&cause.to_string())),
+    )
+    .with_retry(Retry::OutcomeUnknown)
 }
 
 /// A text of the agent's, bounded and without what would drive a terminal.
 pub(super) fn readable(text: &str) -> String {
-    let mut shown: String = text.chars().take(MAX_TEXT).flat_map(|c| -> Box<dyn Iterator<Item = char>> {
-        if c.is_control() { Box::new(c.escape_default()) } else { Box::new(std::iter::once(c)) }
-    }).collect();
+    let mut shown: String = text
+        .chars()
+        .take(MAX_TEXT)
+        .flat_map(|c| -> Box<dyn Iterator<Item = char>> {
+            if c.is_control() { Box::new(c.escape_default()) } else { Box::new(std::iter::once(c)) }
+        })
+        .collect();
     if shown.is_empty() {
         shown.push_str("the agent gave no reason");
     }
@@ -66,7 +80,10 @@ mod tests {
         };
         assert_eq!(kind(Code::NotFound, None), ErrorKind::NotFound);
         assert_eq!(kind(Code::InvalidArgument, Some(reason::PROGRAM_NOT_FOUND)), ErrorKind::NotFound);
-        assert_eq!(kind(Code::InvalidArgument, Some(reason::PROGRAM_NOT_EXECUTABLE)), ErrorKind::PermissionDenied);
+        assert_eq!(
+            kind(Code::InvalidArgument, Some(reason::PROGRAM_NOT_EXECUTABLE)),
+            ErrorKind::PermissionDenied
+        );
         assert_eq!(kind(Code::Unauthenticated, Some(reason::UNKNOWN_USER)), ErrorKind::InvalidInput);
         assert_eq!(kind(Code::PermissionDenied, Some(reason::USER_REFUSED)), ErrorKind::Unsupported);
         assert_eq!(kind(Code::ResourceExhausted, Some(reason::OVERFLOW)), ErrorKind::LimitExceeded);

@@ -5,8 +5,8 @@ use futures::{StreamExt, stream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RANGE};
 use http::{Method, Response, StatusCode};
 use sandbar_core::{
-    ByteStream, Error, ErrorKind, FileEntry, FileRead, Files, GuestPath, ListOptions, ReadOptions, Result, UserName,
-    WriteOptions,
+    ByteStream, Error, ErrorKind, FileEntry, FileRead, Files, GuestPath, ListOptions, ReadOptions, Result,
+    UserName, WriteOptions,
 };
 use sandbar_wire::envd::{
     Code, Empty, EntryResponse, HttpError, ListDirRequest, ListDirResponse, MoveRequest, PathRequest,
@@ -16,8 +16,8 @@ use super::body::{ResponseBody, streamed, whole};
 use super::entries::entry;
 use super::fault;
 use super::link::Link;
-use super::processes::Shared;
 use super::pool::Failure;
+use super::processes::Shared;
 use super::rpc::{CALL, request};
 use crate::config::BACKEND;
 use crate::error::fail;
@@ -51,7 +51,9 @@ impl Files for Shared {
         let request = request(Method::GET, &place(path, user.as_ref(), READ)?, None, &headers, whole(""))?;
         let response = self.0.send(request, CALL, READ).await?;
         match response.status() {
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT => Ok(read(std::sync::Arc::clone(&self.0), response)),
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
+                Ok(read(std::sync::Arc::clone(&self.0), response))
+            }
             // Nothing begins there.
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 self.0.collect(response.into_body(), READ).await?;
@@ -61,7 +63,12 @@ impl Files for Shared {
         }
     }
 
-    async fn write_opts(&self, path: &GuestPath, body: ByteStream, options: WriteOptions) -> Result<FileEntry> {
+    async fn write_opts(
+        &self,
+        path: &GuestPath,
+        body: ByteStream,
+        options: WriteOptions,
+    ) -> Result<FileEntry> {
         let WriteOptions { user } = options;
         let (body, broken) = streamed(body);
         let headers = [(CONTENT_TYPE.as_str(), "application/octet-stream")];
@@ -83,7 +90,8 @@ impl Files for Shared {
     }
 
     async fn stat(&self, path: &GuestPath) -> Result<Option<FileEntry>> {
-        let answer = self.0.call::<EntryResponse>("/filesystem.Filesystem/Stat", &named(path), None, STAT).await?;
+        let answer =
+            self.0.call::<EntryResponse>("/filesystem.Filesystem/Stat", &named(path), None, STAT).await?;
         match answer {
             Ok(found) => entry(found.entry, STAT).map(Some),
             // Below a file there is positively nothing, either.
@@ -95,18 +103,23 @@ impl Files for Shared {
     async fn list_opts(&self, path: &GuestPath, options: ListOptions) -> Result<Vec<FileEntry>> {
         let ListOptions { depth } = options;
         if depth == 0 {
-            return Err(Error::invalid(LIST, "depth 0 is not valid: expected at least 1").with_backend(BACKEND));
+            return Err(
+                Error::invalid(LIST, "depth 0 is not valid: expected at least 1").with_backend(BACKEND)
+            );
         }
         let PathRequest { path: text, path_b64 } = named(path);
         let message = ListDirRequest { path: text, path_b64, depth };
-        let answer = self.0.call::<ListDirResponse>("/filesystem.Filesystem/ListDir", &message, None, LIST).await?;
+        let answer =
+            self.0.call::<ListDirResponse>("/filesystem.Filesystem/ListDir", &message, None, LIST).await?;
         let list = answer.map_err(|error| on(path, fault::rpc(LIST, &error)))?;
         list.entries.into_iter().map(|info| entry(info, LIST)).collect()
     }
 
     async fn make_dir(&self, path: &GuestPath) -> Result<bool> {
-        let answer =
-            self.0.call::<EntryResponse>("/filesystem.Filesystem/MakeDir", &named(path), None, MAKE_DIR).await?;
+        let answer = self
+            .0
+            .call::<EntryResponse>("/filesystem.Filesystem/MakeDir", &named(path), None, MAKE_DIR)
+            .await?;
         match answer {
             Ok(_) => Ok(true),
             Err(error) if error.code == Code::AlreadyExists => Ok(false),
@@ -118,7 +131,8 @@ impl Files for Shared {
         let PathRequest { path: source, path_b64: source_b64 } = named(from);
         let PathRequest { path: destination, path_b64: destination_b64 } = named(to);
         let message = MoveRequest { source, destination, source_b64, destination_b64 };
-        let answer = self.0.call::<EntryResponse>("/filesystem.Filesystem/Move", &message, None, RENAME).await?;
+        let answer =
+            self.0.call::<EntryResponse>("/filesystem.Filesystem/Move", &message, None, RENAME).await?;
         match answer {
             Ok(moved) => entry(moved.entry, RENAME),
             Err(error) => Err(on(from, fault::rpc(RENAME, &error))),
@@ -150,7 +164,12 @@ impl Shared {
     }
 
     /// The error in an answer of the plain endpoints.
-    async fn http_error(&self, operation: &'static str, path: &GuestPath, response: Response<ResponseBody>) -> Error {
+    async fn http_error(
+        &self,
+        operation: &'static str,
+        path: &GuestPath,
+        response: Response<ResponseBody>,
+    ) -> Error {
         let status = response.status();
         let body = match self.0.collect(response.into_body(), operation).await {
             Ok(body) => body,
@@ -165,9 +184,9 @@ impl Shared {
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => ErrorKind::InvalidInput,
             StatusCode::FORBIDDEN => ErrorKind::PermissionDenied,
             StatusCode::NOT_FOUND => ErrorKind::NotFound,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::INSUFFICIENT_STORAGE | StatusCode::PAYLOAD_TOO_LARGE => {
-                ErrorKind::LimitExceeded
-            }
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::INSUFFICIENT_STORAGE
+            | StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::LimitExceeded,
             _ => ErrorKind::Unexpected,
         };
         on(path, fail(kind, operation, fault::readable(&message)))

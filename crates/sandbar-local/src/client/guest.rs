@@ -4,9 +4,7 @@ use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use futures::io::{AsyncRead, AsyncWrite};
-use sandbar_core::{
-    Error, Guest, GuestStream, Metrics, MetricsSample, PortMapping, Ports, Result, Retry,
-};
+use sandbar_core::{Error, Guest, GuestStream, Metrics, MetricsSample, PortMapping, Ports, Result, Retry};
 use tokio::io::ReadBuf;
 use tokio::net::UnixStream;
 
@@ -81,9 +79,13 @@ impl Metrics for Link {
         let (Reply::Stats(usage), _) = self.ask_shim(|| Op::Stats, ANSWER, MEASURE).await? else {
             return Err(misplaced(MEASURE));
         };
-        let limits = self.inner().look(self.id(), MEASURE)?.map(|seen| seen.record.limits).unwrap_or_default();
+        let limits =
+            self.inner().look(self.id(), MEASURE)?.map(|seen| seen.record.limits).unwrap_or_default();
         let limit = |name: &str| limits.get(name).and_then(|limit| limit.value);
-        #[expect(clippy::cast_precision_loss, reason = "microseconds and thousandths of a core are far below 2^52")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "microseconds and thousandths of a core are far below 2^52"
+        )]
         let (cpu_seconds, cpu_count) =
             (usage.cpu_usec.map(|usec| usec as f64 / 1e6), limit("cpu").map(|millis| millis as f64 / 1e3));
         Ok(MetricsSample {

@@ -17,6 +17,8 @@ use crate::shim::protocol::{Op, Reply, Report, Task};
 
 /// How often a shim may be found dead in one call.
 const ATTEMPTS: usize = 5;
+/// How long an agent may take from its last open connection to its end: the kernel ends everything else inside in between.
+const DYING: Duration = Duration::from_secs(1);
 /// How long a sandbox may take from the end of its agent to the end of its record.
 const SETTLING: Duration = Duration::from_secs(3);
 
@@ -64,7 +66,8 @@ impl Link {
             return Err(gone(operation, self.id.as_str()).with_hint(format!("it was destroyed: {why}")));
         }
         let executable = self.inner.executable()?;
-        let started = helper::start(&executable, &self.inner.home, Task::Adopt(self.id.clone()), operation).await?;
+        let started =
+            helper::start(&executable, &self.inner.home, Task::Adopt(self.id.clone()), operation).await?;
         self.inner.adopt_child(Some(self.id.clone()), started.child);
         match started.report {
             // Where another shim was faster, the next look finds it.
@@ -84,10 +87,12 @@ impl Link {
         loop {
             let folder = self.live(operation).await?;
             match ask(&folder, op(), bound, operation).await? {
-                Answer::Reply(reply, stream) => return Ok((reply, stream)),
+                Answer::Reply(reply, stream) => return Ok((*reply, stream)),
                 // A shim that begins or ends: what it leads to shows soon.
                 Answer::Nobody if Instant::now() < end => sleep(Duration::from_millis(2)).await,
-                Answer::Nobody => return Err(unknown(operation, self.id.as_str(), "its shim does not serve")),
+                Answer::Nobody => {
+                    return Err(unknown(operation, self.id.as_str(), "its shim does not serve"));
+                }
             }
         }
     }
@@ -100,12 +105,16 @@ impl Link {
             Failure::Connect(cause) => (format!("the agent can't be connected: {cause}"), false),
         };
         let lost = |text: String| {
-            Error::new(ErrorKind::Unavailable, operation, format!("the state of sandbox `{}` is unknown: {text}", self.id))
-                .with_backend(crate::config::BACKEND)
-                .with_resource(format!("sandbox `{}`", self.id))
-                .with_retry(if sent { Retry::OutcomeUnknown } else { Retry::Safe })
+            Error::new(
+                ErrorKind::Unavailable,
+                operation,
+                format!("the state of sandbox `{}` is unknown: {text}", self.id),
+            )
+            .with_backend(crate::config::BACKEND)
+            .with_resource(format!("sandbox `{}`", self.id))
+            .with_retry(if sent { Retry::OutcomeUnknown } else { Retry::Safe })
         };
-        let end = Instant::now() + SETTLING;
+        let (first_look, end) = (Instant::now() + DYING, Instant::now() + SETTLING);
         loop {
             match self.inner.look(&self.id, operation) {
                 Ok(None) => return gone(operation, self.id.as_str()),
@@ -116,13 +125,19 @@ impl Link {
                         None => true,
                     };
                     if state == State::Stopped {
-                        return not_running(operation, self.id.as_str(), state, seen.record.reason.as_deref());
+                        return not_running(
+                            operation,
+                            self.id.as_str(),
+                            state,
+                            seen.record.reason.as_deref(),
+                        );
                     }
-                    // A broken connection to an agent that lives is no news of the sandbox; a dead one is about to be noticed.
-                    if agent_lives && state == State::Running {
+                    // A dying agent closes its connections before it is dead: only an agent that goes on living is no news.
+                    if agent_lives && state == State::Running && matches!(failure, Failure::Connect(_)) {
                         return lost(text);
                     }
-                    if Instant::now() >= end {
+                    let patience = if agent_lives && state == State::Running { first_look } else { end };
+                    if Instant::now() >= patience {
                         return match state {
                             State::Running => lost(text),
                             state => not_running(operation, self.id.as_str(), state, None),

@@ -88,10 +88,11 @@ impl Pool {
 
     async fn connect(&self, folder: &Folder) -> Result<Lease, Failure> {
         use std::io::ErrorKind::{ConnectionRefused, NotFound};
-        let stream = UnixStream::connect(folder.socket(AGENT_SOCKET)).await.map_err(|cause| match cause.kind() {
-            ConnectionRefused | NotFound => Failure::Gone,
-            _ => Failure::Connect(cause),
-        })?;
+        let stream =
+            UnixStream::connect(folder.socket(AGENT_SOCKET)).await.map_err(|cause| match cause.kind() {
+                ConnectionRefused | NotFound => Failure::Gone,
+                _ => Failure::Connect(cause),
+            })?;
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER)
             .handshake(TokioIo::new(stream))

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream;
 use sandbar_core::{
-    Command, PartialOutput, Process, ProcessEvent, ProcessEvents, ProcessId, ProcessInfo, Processes, Result, Signal,
-    SpawnOptions, StdinMode,
+    Command, PartialOutput, Process, ProcessEvent, ProcessEvents, ProcessId, ProcessInfo, Processes, Result,
+    Signal, SpawnOptions, StdinMode,
 };
 use sandbar_wire::envd::{Channel, Code, Empty, ListResponse};
 
@@ -110,7 +110,8 @@ fn events(link: Arc<Link>, process: Followed, timeout: Option<std::time::Duratio
                 Some((Err(timed_out(SPAWN, timeout).with_partial(partial)), None))
             }
             Err(Stopped::TimedOutSilently) => {
-                let ended = Control::pipes(&link, process.pid).signal_process(Signal::KILL).await.ok().map(|_| true);
+                let ended =
+                    Control::pipes(&link, process.pid).signal_process(Signal::KILL).await.ok().map(|_| true);
                 let partial = PartialOutput { ended, ..PartialOutput::default() };
                 Some((Err(timed_out(SPAWN, timeout).with_partial(partial)), None))
             }

@@ -5,7 +5,8 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, StatusCode};
 use sandbar_core::{ErrorKind, Result, UserName};
 use sandbar_wire::envd::{
-    EndStream, Frame, FrameDecoder, RpcError, STREAM_CONTENT_TYPE, TIMEOUT_HEADER, UNARY_CONTENT_TYPE, message_frame,
+    EndStream, Frame, FrameDecoder, RpcError, STREAM_CONTENT_TYPE, TIMEOUT_HEADER, UNARY_CONTENT_TYPE,
+    message_frame,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -63,7 +64,8 @@ impl Link {
             Ok(Err(failure)) => Err(self.lost(operation, failure).await),
             Err(_) => {
                 let why = format!("the agent did not answer within {} s", bound.as_secs());
-                Err(unknown(operation, self.id().as_str(), why).with_retry(sandbar_core::Retry::OutcomeUnknown))
+                Err(unknown(operation, self.id().as_str(), why)
+                    .with_retry(sandbar_core::Retry::OutcomeUnknown))
             }
         }
     }
@@ -102,7 +104,8 @@ impl Link {
             Ok(Err(cause)) => Err(self.lost(operation, Failure::Broken(cause)).await),
             Err(_) => {
                 let why = format!("the agent's answer did not end within {} s", CALL.as_secs());
-                Err(unknown(operation, self.id().as_str(), why).with_retry(sandbar_core::Retry::OutcomeUnknown))
+                Err(unknown(operation, self.id().as_str(), why)
+                    .with_retry(sandbar_core::Retry::OutcomeUnknown))
             }
         }
     }

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use sandbar_core::{Command, Error, ErrorKind, EnvVars, ExitStatus, GuestPath, KillCause, ProcessExit, PtySize, Result, UserName};
+use sandbar_core::{
+    Command, EnvVars, Error, ErrorKind, ExitStatus, GuestPath, KillCause, ProcessExit, PtySize, Result,
+    UserName,
+};
 use sandbar_wire::envd::{
-    Channel, Code, ConnectRequest, EndEvent, ProcessConfig, ProcessEvent, ProcessSelector, Pty, RpcError, StartRequest,
-    causes, decode_process_event,
+    Channel, Code, ConnectRequest, EndEvent, ProcessConfig, ProcessEvent, ProcessSelector, Pty, RpcError,
+    StartRequest, causes, decode_process_event,
 };
 
 use super::fault;
@@ -102,7 +105,8 @@ impl Link {
         timeout: Option<Duration>,
         operation: &'static str,
     ) -> Result<std::result::Result<Followed, RpcError>> {
-        let limit = timeout.and_then(|timeout| tokio::time::Instant::now().checked_add(timeout.saturating_add(GRACE)));
+        let limit = timeout
+            .and_then(|timeout| tokio::time::Instant::now().checked_add(timeout.saturating_add(GRACE)));
         match messages.next().await {
             Next::Message(payload) => match decode_process_event(&payload) {
                 Ok(ProcessEvent::Start { pid }) => Ok(Ok(Followed { pid, messages, started, limit })),
@@ -141,7 +145,9 @@ impl Link {
                     Ok(ProcessEvent::Start { .. } | ProcessEvent::Keepalive | ProcessEvent::Unknown) => {}
                     Err(cause) => return Err(Stopped::Failed(fault::nonsense(operation, &cause))),
                 },
-                Next::End(Some(error)) if error.code == Code::DeadlineExceeded => return Err(Stopped::TimedOut),
+                Next::End(Some(error)) if error.code == Code::DeadlineExceeded => {
+                    return Err(Stopped::TimedOut);
+                }
                 Next::End(Some(error)) => return Err(Stopped::Failed(fault::rpc(operation, &error))),
                 Next::End(None) => {
                     let why = "the stream ended without the process' end";
@@ -167,8 +173,11 @@ impl Link {
         let asked = async {
             let folder = self.live("find the cause").await.ok()?;
             match ask(&folder, Op::Stats, CAUSE, "find the cause").await.ok()? {
-                Answer::Reply(Reply::Stats(usage), _) => usage.last_kill,
-                _ => None,
+                Answer::Reply(reply, _) => match *reply {
+                    Reply::Stats(usage) => usage.last_kill,
+                    _ => None,
+                },
+                Answer::Nobody => None,
             }
         };
         let last = tokio::time::timeout(CAUSE, asked).await.ok().flatten()?;
@@ -195,16 +204,22 @@ fn request(wish: &Wish<'_>, operation: &'static str) -> Result<StartRequest> {
     wish.command.check().map_err(|error| error.with_backend(crate::config::BACKEND))?;
     let text = |what: &str, bytes: &[u8]| {
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| {
-            Error::unsupported(operation, format!("{what} that is not UTF-8"), "the guest's protocol carries text")
-                .with_backend(crate::config::BACKEND)
-                .with_hint("pass the bytes by standard input or a file")
+            Error::unsupported(
+                operation,
+                format!("{what} that is not UTF-8"),
+                "the guest's protocol carries text",
+            )
+            .with_backend(crate::config::BACKEND)
+            .with_hint("pass the bytes by standard input or a file")
         })
     };
-    let mut argv = wish.command.argv().iter().map(|argument| text("an argument", argument.as_encoded_bytes()));
-    let cmd = argv.next().transpose()?.unwrap_or_default();
-    let args = argv.collect::<Result<_>>()?;
+    let mut words =
+        wish.command.argv().iter().map(|argument| text("an argument", argument.as_encoded_bytes()));
+    let cmd = words.next().transpose()?.unwrap_or_default();
+    let args = words.collect::<Result<_>>()?;
     let cwd = wish.cwd.map(|cwd| text("a working folder", cwd.as_bytes())).transpose()?;
-    let envs: BTreeMap<_, _> = wish.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let envs: BTreeMap<_, _> =
+        wish.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     Ok(StartRequest {
         process: ProcessConfig { cmd, args, envs, cwd },
         pty: wish.pty.map(|size| Pty { size: Some(wire_size(size)) }),
@@ -231,7 +246,13 @@ mod tests {
     #[test]
     fn what_is_not_certain_is_unknown_and_never_a_success() {
         let end = |signal, exited, exit_code, cause: Option<&str>| {
-            status_of(&EndEvent { signal, exited, exit_code, cause: cause.map(str::to_owned), ..EndEvent::default() })
+            status_of(&EndEvent {
+                signal,
+                exited,
+                exit_code,
+                cause: cause.map(str::to_owned),
+                ..EndEvent::default()
+            })
         };
         assert_eq!(end(None, true, 3, None), ExitStatus::Code(3));
         assert_eq!(end(Some(9), false, -1, None), ExitStatus::Signal(9));

@@ -119,7 +119,8 @@ impl Folder {
 
     /// Whether there is an entry `name` in it that is a folder.
     pub(crate) fn has_dir(&self, name: &str) -> rustix::io::Result<bool> {
-        Ok(found(statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW))?.is_some_and(|stat| is_dir(stat.st_mode)))
+        Ok(found(statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW))?
+            .is_some_and(|stat| is_dir(stat.st_mode)))
     }
 
     fn write_file(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {

@@ -23,7 +23,9 @@ impl Lock {
     /// Takes the lock; `None` means that somebody else holds it, or that the folder is gone.
     pub(crate) fn take(folder: &Folder) -> rustix::io::Result<Option<Self>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let Some(file) = found(openat(folder, FILE, flags, Mode::RUSR | Mode::WUSR))? else { return Ok(None) };
+        let Some(file) = found(openat(folder, FILE, flags, Mode::RUSR | Mode::WUSR))? else {
+            return Ok(None);
+        };
         let end = Instant::now() + LOOKERS;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -7,7 +7,11 @@ use crate::error::found;
 
 impl Home {
     /// Gives `name` to `id`; `Some` is the sandbox that has it already.
-    pub(crate) fn claim_name(&self, name: &SandboxName, id: &SandboxId) -> std::io::Result<Option<SandboxId>> {
+    pub(crate) fn claim_name(
+        &self,
+        name: &SandboxName,
+        id: &SandboxId,
+    ) -> std::io::Result<Option<SandboxId>> {
         for _ in 0..2 {
             match symlinkat(id.as_str(), self, place(name)) {
                 Ok(()) => return Ok(None),
@@ -82,9 +86,13 @@ mod tests {
         let _folder = Folder::create(&home, &first).unwrap().unwrap();
         assert_eq!(home.claim_name(&name, &first).unwrap(), None);
         assert_eq!(home.claim_name(&name, &second).unwrap(), Some(first.clone()));
-        assert_eq!(home.names_of(&first).unwrap(), [name.clone()]);
+        assert_eq!(home.names_of(&first).unwrap(), std::slice::from_ref(&name));
         home.release_name(&name, &second).unwrap();
-        assert_eq!(home.name_holder(&name).unwrap(), Some(first.clone()), "not the holder, so nothing happens");
+        assert_eq!(
+            home.name_holder(&name).unwrap(),
+            Some(first.clone()),
+            "not the holder, so nothing happens"
+        );
 
         rustix::fs::renameat(&home, format!("sandboxes/{first}"), &home, "trash/x").unwrap();
         assert_eq!(home.claim_name(&name, &second).unwrap(), None, "its holder is gone");

@@ -81,7 +81,9 @@ impl Home {
     /// Names in one of its folders; none if the folder is not there.
     pub(super) fn entries(&self, folder: &str) -> rustix::io::Result<Vec<String>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Some(dir) = found(openat(&self.dir, folder, flags, Mode::empty()))? else { return Ok(Vec::new()) };
+        let Some(dir) = found(openat(&self.dir, folder, flags, Mode::empty()))? else {
+            return Ok(Vec::new());
+        };
         let mut names = Vec::new();
         for entry in Dir::new(dir)? {
             let entry = entry?;
@@ -96,9 +98,8 @@ impl Home {
     }
 
     fn check_owner(&self) -> Result<()> {
-        let stat = fstat(&self.dir).map_err(|cause| {
-            io_error("open", &format!("data folder `{}`", self.path.display()), cause)
-        })?;
+        let stat = fstat(&self.dir)
+            .map_err(|cause| io_error("open", &format!("data folder `{}`", self.path.display()), cause))?;
         let complain = |why: String, hint: String| {
             Err(fail(ErrorKind::Config, "open", format!("data folder `{}` {why}", self.path.display()))
                 .with_hint(hint))
@@ -142,7 +143,11 @@ impl Home {
             Err(_) => Err(fail(
                 ErrorKind::Config,
                 "open",
-                format!("`{}/version` holds `{}`: expected a number", self.path.display(), text.escape_debug()),
+                format!(
+                    "`{}/version` holds `{}`: expected a number",
+                    self.path.display(),
+                    text.escape_debug()
+                ),
             )),
         }
     }

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sandbar_core::{
-    DeadlineAction, EgressPolicy, EgressSummary, Isolation, IsolationReport, Labels, LastKill, Limit, PortMapping,
-    ProjectId, SandboxId, SandboxName, SandboxRecord, State,
+    DeadlineAction, EgressPolicy, EgressSummary, Isolation, IsolationReport, Labels, LastKill, Limit,
+    PortMapping, ProjectId, SandboxId, SandboxName, SandboxRecord, State,
 };
 use sandbar_engine::IdMode;
 use serde::{Deserialize, Serialize};
@@ -96,7 +96,9 @@ impl AgentMark {
 
 /// The id of the present boot. Where it can't be read, numbers and start times alone have to do.
 fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
 }
 
 /// The time, in the precision that records have: milliseconds.

@@ -18,7 +18,8 @@ const ADOPT: &str = "adopt";
 pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
     let blind = |cause: &dyn std::fmt::Display| unknown(ADOPT, id.as_str(), cause);
     let home = Home::open(home)?.ok_or_else(|| gone(ADOPT, id.as_str()))?;
-    let folder = Folder::open(&home, id).map_err(|cause| blind(&cause))?.ok_or_else(|| gone(ADOPT, id.as_str()))?;
+    let folder =
+        Folder::open(&home, id).map_err(|cause| blind(&cause))?.ok_or_else(|| gone(ADOPT, id.as_str()))?;
     let Some(lock) = Lock::take(&folder).map_err(|cause| blind(&cause))? else { return Ok(None) };
     if !folder.is_in_place(&home).map_err(|cause| blind(&cause))? {
         return Err(gone(ADOPT, id.as_str()));
@@ -34,8 +35,7 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
     };
     check_agent(&folder)?;
     super::log::redirect(&folder);
-    let cgroup =
-        Cgroup::reopen(&Layout::observe(), id.as_str()).map_err(|cause| engine(ADOPT, cause))?;
+    let cgroup = Cgroup::reopen(&Layout::observe(), id.as_str()).map_err(|cause| engine(ADOPT, cause))?;
     Ok(Some(Guard::of_adopted(Shared::new(home, folder, lock, record, cgroup, pidfd))))
 }
 
@@ -61,8 +61,12 @@ fn check_agent(folder: &Folder) -> Result<()> {
         .build()
         .map_err(|cause| io_error(ADOPT, "the shim's runtime", cause))?;
     let broken = |why: String| {
-        fail(ErrorKind::Unavailable, ADOPT, format!("the agent of sandbox `{}` does not hand over: {why}", folder.id()))
-            .with_hint("destroy the sandbox")
+        fail(
+            ErrorKind::Unavailable,
+            ADOPT,
+            format!("the agent of sandbox `{}` does not hand over: {why}", folder.id()),
+        )
+        .with_hint("destroy the sandbox")
     };
     match runtime.block_on(ctl::ask(folder, &ctl::Op::Listeners)) {
         Ok(ctl::Outcome::Done(listeners)) => {

@@ -69,7 +69,8 @@ pub(super) fn config(
         },
         root_capabilities: SANDBOX_ROOT_CAPABILITIES.iter().map(|capability| capability.name).collect(),
     };
-    let bytes = serde_json::to_vec(&config).map_err(|cause| io_error("create", "agent configuration", cause))?;
+    let bytes =
+        serde_json::to_vec(&config).map_err(|cause| io_error("create", "agent configuration", cause))?;
     sandbar_engine::sealed_memfd(&bytes).map_err(|cause| engine("create", cause))
 }
 

@@ -10,7 +10,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sandbar_core::{
     DeadlineAction, Error, ErrorKind, Limit, LimitState, MountAccess, Result, SandboxId, SandboxRecord, State,
 };
-use sandbar_engine::{Cgroup, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Root, Spec};
+use sandbar_engine::{
+    Cgroup, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Root, Spec,
+};
 use serde_json::Map;
 
 use super::agent;
@@ -74,7 +76,8 @@ impl Making<'_> {
         let limits = orders.limits.to_engine();
         let cgroup = Cgroup::create(&host.cgroups, self.folder.id().as_str(), &limits)
             .map_err(|cause| engine("create", cause))?;
-        let (log_read, log_write) = pipe_with(PipeFlags::CLOEXEC).map_err(|cause| io_error("create", "a pipe", cause))?;
+        let (log_read, log_write) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|cause| io_error("create", "a pipe", cause))?;
         let (agent_listener, ctl_listener) = agent::listeners(self.folder)?;
         let deadline = deadline(orders.lifetime_ms, now())?;
         let config = agent::config(self.folder.id(), &orders.env, deadline, &ids, host)?;
@@ -88,7 +91,12 @@ impl Making<'_> {
                 host: Some(HostPrograms { additions: skeleton.usr.as_fd(), roots: &base.roots }),
             },
             writable: self.folder.as_fd(),
-            mounts: orders.mounts.iter().zip(sources).map(|(mount, source)| to_engine(mount, source)).collect(),
+            mounts: orders
+                .mounts
+                .iter()
+                .zip(sources)
+                .map(|(mount, source)| to_engine(mount, source))
+                .collect(),
             agent: &executable,
             config: config.as_fd(),
             agent_listener: agent_listener.as_fd(),
@@ -99,12 +107,12 @@ impl Making<'_> {
         };
         let plan = sandbar_engine::plan(&spec, host).map_err(|cause| engine("create", cause))?;
         let enforced = plan.enforced();
-        insist(&orders.limits, &enforced, host)?;
+        insist(&orders.limits, enforced, host)?;
         still_wanted(pipes)?;
         let launched = sandbar_engine::launch(plan).map_err(|cause| engine("create", cause))?;
         if let Some(record) = &mut self.record {
             record.private.agent = Some(AgentMark::new(launched.pid, launched.start_time));
-            record.limits = limits_report(&orders.limits, &enforced);
+            record.limits = limits_report(&orders.limits, enforced);
         }
         self.save()?;
         Ok((launched, cgroup, log_read))
@@ -136,18 +144,24 @@ impl Making<'_> {
             .map_err(|cause| io_error("create", &format!("name `{name}`"), cause))?;
         match holder {
             None => Ok(()),
-            Some(holder) => {
-                Err(fail(ErrorKind::AlreadyExists, "create", format!("the name `{name}` is taken by sandbox `{holder}`"))
-                    .with_resource(format!("sandbox name `{name}`"))
-                    .with_hint("choose another name, or destroy that sandbox"))
-            }
+            Some(holder) => Err(fail(
+                ErrorKind::AlreadyExists,
+                "create",
+                format!("the name `{name}` is taken by sandbox `{holder}`"),
+            )
+            .with_resource(format!("sandbox name `{name}`"))
+            .with_hint("choose another name, or destroy that sandbox")),
         }
     }
 
     fn save(&self) -> Result<()> {
         let Some(record) = &self.record else { return Ok(()) };
         self.folder.write_record(record).map_err(|cause| {
-            io_error("create", &format!("`{}/record.json`", self.home.folder_path(self.folder.id()).display()), cause)
+            io_error(
+                "create",
+                &format!("`{}/record.json`", self.home.folder_path(self.folder.id()).display()),
+                cause,
+            )
         })
     }
 
@@ -172,7 +186,13 @@ fn claim_folder(home: &Home) -> Result<(Folder, Lock)> {
     Err(fail(ErrorKind::Unexpected, "create", format!("no new id after {ID_ATTEMPTS} attempts")))
 }
 
-fn new_record(id: &SandboxId, orders: &CreateOrders, base: &Base, ids: &IdMode, slot: Option<u32>) -> StoredRecord {
+fn new_record(
+    id: &SandboxId,
+    orders: &CreateOrders,
+    base: &Base,
+    ids: &IdMode,
+    slot: Option<u32>,
+) -> StoredRecord {
     StoredRecord {
         version: SandboxRecord::VERSION,
         id: id.clone(),
@@ -207,7 +227,11 @@ fn new_record(id: &SandboxId, orders: &CreateOrders, base: &Base, ids: &IdMode, 
 pub(super) fn deadline(lifetime_ms: Option<u64>, now: Timestamp) -> Result<Option<Timestamp>> {
     let Some(lifetime) = lifetime_ms else { return Ok(None) };
     now.checked_add(Duration::from_millis(lifetime)).map(Some).map_err(|_| {
-        fail(ErrorKind::InvalidInput, "create", format!("a deadline {lifetime} ms from now is beyond the calendar"))
+        fail(
+            ErrorKind::InvalidInput,
+            "create",
+            format!("a deadline {lifetime} ms from now is beyond the calendar"),
+        )
     })
 }
 
@@ -236,7 +260,7 @@ fn to_engine<'a>(mount: &'a MountOrder, source: &'a OwnedFd) -> Mount<'a> {
 }
 
 /// Refuses limits that were demanded and are not kept by the kernel here.
-fn insist(limits: &LimitOrders, enforced: &Enforced, host: &Host) -> Result<()> {
+fn insist(limits: &LimitOrders, enforced: Enforced, host: &Host) -> Result<()> {
     for name in &limits.demanded {
         let state = match name.as_str() {
             "memory" => enforced.memory,
@@ -251,7 +275,7 @@ fn insist(limits: &LimitOrders, enforced: &Enforced, host: &Host) -> Result<()> 
     Ok(())
 }
 
-fn limits_report(limits: &LimitOrders, enforced: &Enforced) -> BTreeMap<String, Limit> {
+fn limits_report(limits: &LimitOrders, enforced: Enforced) -> BTreeMap<String, Limit> {
     let entry = |name: &str, value: Option<u64>, state: Enforcement, counted: bool| {
         let state = match state {
             Enforcement::Enforced => LimitState::Enforced,

@@ -204,7 +204,7 @@ mod tests {
         let last = Count {
             bytes: 100,
             file_system: 1000,
-            at: Instant::now() - Duration::from_secs(10),
+            at: Instant::now().checked_sub(Duration::from_secs(10)).unwrap(),
             took: Duration::from_millis(1),
         };
         assert!(!is_due(&last, 1000, 200), "nothing was written at all");
@@ -213,7 +213,7 @@ mod tests {
         assert!(is_due(&last, 1001, 100), "at the limit, anything counts");
         let slow = Count { took: Duration::from_secs(1), ..last };
         assert!(!is_due(&slow, 9000, 200), "counting must not be all that is done");
-        let old = Count { at: Instant::now() - STALE, ..last };
+        let old = Count { at: Instant::now().checked_sub(STALE).unwrap(), ..last };
         assert!(is_due(&old, 900, 10_000), "others deleted");
     }
 }

@@ -2,7 +2,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbar_core::{ErrorKind, Result, State};
 use tokio::io::unix::AsyncFd;
@@ -73,14 +72,13 @@ impl Guard {
     /// Reports to the caller and watches over the sandbox to its end.
     pub(super) fn run(self, mut pipes: Pipes) -> Result<()> {
         let built = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-        let outcome = match built {
+        match built {
             Ok(runtime) => runtime.block_on(self.guard(&mut pipes)),
             Err(cause) => {
                 let error = io_error("create", "the shim's runtime", cause);
                 Err(self.give_up(error, &mut pipes))
             }
-        };
-        outcome
+        }
     }
 
     async fn guard(self, pipes: &mut Pipes) -> Result<()> {
@@ -103,12 +101,14 @@ impl Guard {
     async fn begin(&self, pipes: &Pipes, tasks: &mut JoinSet<()>) -> Result<Begun> {
         let shared = &self.shared;
         let fail_setup = |cause: std::io::Error| io_error("create", "the shim", cause);
-        let pidfd = rustix::io::fcntl_dupfd_cloexec(&shared.pidfd, 3).map_err(|cause| fail_setup(cause.into()))?;
+        let pidfd =
+            rustix::io::fcntl_dupfd_cloexec(&shared.pidfd, 3).map_err(|cause| fail_setup(cause.into()))?;
         let agent = descriptor::watch(pidfd).map_err(fail_setup)?;
         let mut owner = None;
         match &self.beginning {
             Beginning::New(pipe, wish) => {
-                let pipe = rustix::io::fcntl_dupfd_cloexec(pipe, 3).map_err(|cause| fail_setup(cause.into()))?;
+                let pipe =
+                    rustix::io::fcntl_dupfd_cloexec(pipe, 3).map_err(|cause| fail_setup(cause.into()))?;
                 let keeping = log::keep(Arc::clone(shared), pipe);
                 tasks.spawn(async move {
                     // Without its log an agent runs as well.
@@ -122,8 +122,10 @@ impl Guard {
                 }
                 let ready = now();
                 let deadline = create::deadline(wish.lifetime_ms, ready)?;
+                let published = shared.ports.list();
                 shared
                     .update(|record| {
+                        record.ports = published;
                         record.state = State::Running;
                         record.started_at = Some(ready);
                         record.deadline = deadline;
@@ -134,6 +136,12 @@ impl Guard {
                 let ports = shared.record().ports;
                 for mapping in ports {
                     shared.ports.publish(shared, mapping.guest, Some(mapping.port)).await?;
+                }
+                let published = shared.ports.list();
+                if shared.look(|record| record.ports != published) {
+                    shared
+                        .update(|record| record.ports = published)
+                        .map_err(|cause| io_error("adopt", "`record.json`", cause))?;
                 }
             }
         }
@@ -199,7 +207,8 @@ async fn health(shared: &Shared) -> std::io::Result<()> {
     if answer.starts_with(b"HTTP/1.1 204") {
         return Ok(());
     }
-    let line: String = String::from_utf8_lossy(&answer).chars().take_while(|c| !c.is_control()).take(100).collect();
+    let line: String =
+        String::from_utf8_lossy(&answer).chars().take_while(|c| !c.is_control()).take(100).collect();
     Err(std::io::Error::other(format!("`{line}` instead of status 204")))
 }
 
@@ -292,14 +301,14 @@ fn reap(shared: &Shared) -> Option<String> {
             (None, None) => None,
         },
         // Of an adopted sandbox the agent is somebody else's child.
-        Ok(None) | Err(Errno::CHILD) => None,
-        Err(_) => None,
+        Ok(None) | Err(_) => None,
     }
 }
 
 /// Tells the agent when to end by itself, should the shim not be there.
 pub(super) async fn tell_deadline(shared: &Shared, deadline: Option<jiff::Timestamp>) -> std::io::Result<()> {
-    let unix_ms = deadline.map(|deadline| deadline.as_millisecond().saturating_add(super::agent::BACKSTOP_MS));
+    let unix_ms =
+        deadline.map(|deadline| deadline.as_millisecond().saturating_add(super::agent::BACKSTOP_MS));
     match ctl::ask(&shared.folder, &ctl::Op::Deadline { unix_ms }).await {
         Ok(ctl::Outcome::Done(_)) => Ok(()),
         Ok(ctl::Outcome::No(why)) => Err(std::io::Error::other(why)),

@@ -17,7 +17,10 @@ pub(super) fn redirect(folder: &Folder) {
 }
 
 /// Keeps what the agent says, until it says nothing more.
-pub(super) async fn keep(folder: std::sync::Arc<super::shared::Shared>, pipe: OwnedFd) -> std::io::Result<()> {
+pub(super) async fn keep(
+    folder: std::sync::Arc<super::shared::Shared>,
+    pipe: OwnedFd,
+) -> std::io::Result<()> {
     rustix::io::ioctl_fionbio(&pipe, true)?;
     let pipe = Receiver::from_owned_fd(pipe)?;
     let mut left = MAX_AGENT_LOG;

@@ -40,7 +40,9 @@ impl Pipes {
             let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).unwrap_or_default();
             let mut watched = [PollFd::new(&self.orders, PollFlags::IN)];
             match poll(&mut watched, Some(&left)) {
-                Ok(0) => return Err(fail(ErrorKind::Timeout, "create", "the shim's orders did not come in time")),
+                Ok(0) => {
+                    return Err(fail(ErrorKind::Timeout, "create", "the shim's orders did not come in time"));
+                }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(cause) => return Err(io_error("create", "the shim's orders", cause)),
             }

@@ -56,7 +56,12 @@ impl Default for Ports {
 
 impl Ports {
     /// Makes `port` reachable on the host's loopback, at `wanted` if that is free. A port that is published already keeps its address.
-    pub(super) async fn publish(&self, shared: &Arc<Shared>, port: u16, wanted: Option<u16>) -> Result<PortMapping> {
+    pub(super) async fn publish(
+        &self,
+        shared: &Arc<Shared>,
+        port: u16,
+        wanted: Option<u16>,
+    ) -> Result<PortMapping> {
         if let Some(published) = hold(&self.published).get(&port) {
             return Ok(published.mapping.clone());
         }
@@ -73,7 +78,11 @@ impl Ports {
         let mapping = PortMapping { guest: port, host: address.ip().to_string(), port: address.port() };
         let mut published = hold(&self.published);
         if published.len() >= MAX_PORTS {
-            return Err(fail(ErrorKind::LimitExceeded, "publish", format!("{MAX_PORTS} ports are published already")));
+            return Err(fail(
+                ErrorKind::LimitExceeded,
+                "publish",
+                format!("{MAX_PORTS} ports are published already"),
+            ));
         }
         if let Some(other) = published.get(&port) {
             return Ok(other.mapping.clone());

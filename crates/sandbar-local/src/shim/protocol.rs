@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use sandbar_core::{
-    EnvVars, HostMount, KillCause, Labels, LastKill, LimitDemand, MountAccess, PortMapping, ProjectId, Resources,
-    SandboxId, SandboxName,
+    EnvVars, HostMount, KillCause, Labels, LastKill, LimitDemand, MountAccess, PortMapping, ProjectId,
+    Resources, SandboxId, SandboxName,
 };
 use serde::{Deserialize, Serialize};
 

@@ -95,7 +95,8 @@ async fn converse(
                 return sent;
             }
             op => {
-                let reply = answer(shared, op).await.unwrap_or_else(|error| Reply::Failed(ErrorForm::from(&error)));
+                let reply =
+                    answer(shared, op).await.unwrap_or_else(|error| Reply::Failed(ErrorForm::from(&error)));
                 send(&mut stream, &reply).await?;
             }
         }
@@ -124,7 +125,11 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
 }
 
 /// Changes the deadline; the answer is the one in force.
-async fn set_deadline(shared: &Shared, wanted: Option<Timestamp>, extend_only: bool) -> Result<Option<Timestamp>> {
+async fn set_deadline(
+    shared: &Shared,
+    wanted: Option<Timestamp>,
+    extend_only: bool,
+) -> Result<Option<Timestamp>> {
     let now = shared.deadline();
     let next = match (now, wanted) {
         // No deadline is later than any.
@@ -137,7 +142,11 @@ async fn set_deadline(shared: &Shared, wanted: Option<Timestamp>, extend_only: b
         let told = guard::tell_deadline(shared, next).await;
         let later = next.is_none_or(|next| now.is_some_and(|now| next > now));
         if let (Err(cause), true) = (told, later) {
-            return Err(fail(ErrorKind::Unavailable, "set deadline", format!("the agent keeps the old one: {cause}")));
+            return Err(fail(
+                ErrorKind::Unavailable,
+                "set deadline",
+                format!("the agent keeps the old one: {cause}"),
+            ));
         }
         shared
             .update(|record| record.deadline = next)
@@ -161,15 +170,16 @@ async fn tunnel(shared: &Arc<Shared>, mut stream: BufStream<UnixStream>, port: u
 }
 
 /// Takes a request apart. The version comes first: another one may have other operations.
-fn parse(line: &[u8]) -> std::result::Result<Op, Reply> {
+fn parse(line: &[u8]) -> std::result::Result<Op, Box<Reply>> {
     #[derive(Deserialize)]
     struct Versioned {
         v: u32,
     }
-    let broken = |why: String| Reply::Failed(ErrorForm::from(&fail(ErrorKind::Protocol, "ask shim", why)));
+    let broken =
+        |why: String| Box::new(Reply::Failed(ErrorForm::from(&fail(ErrorKind::Protocol, "ask shim", why))));
     match serde_json::from_slice::<Versioned>(line) {
         Ok(Versioned { v: VERSION }) => {}
-        Ok(_) => return Err(Reply::Versions(vec![VERSION])),
+        Ok(_) => return Err(Box::new(Reply::Versions(vec![VERSION]))),
         Err(cause) => return Err(broken(format!("the request is not of the protocol: {cause}"))),
     }
     match serde_json::from_slice::<super::protocol::Request>(line) {
@@ -191,9 +201,12 @@ mod tests {
 
     #[test]
     fn another_version_is_told_ours_and_nonsense_is_refused() {
-        assert!(matches!(parse(br#"{"v":2,"op":"levitate"}"#), Err(Reply::Versions(known)) if known == [VERSION]));
-        assert!(matches!(parse(br#"{"v":1,"op":"levitate"}"#), Err(Reply::Failed(_))));
-        assert!(matches!(parse(b"\xff\n"), Err(Reply::Failed(_))));
+        let refusal = |line: &[u8]| *parse(line).expect_err("refused");
+        assert!(
+            matches!(refusal(br#"{"v":2,"op":"levitate"}"#), Reply::Versions(known) if known == [VERSION])
+        );
+        assert!(matches!(refusal(br#"{"v":1,"op":"levitate"}"#), Reply::Failed(_)));
+        assert!(matches!(refusal(b"\xff\n"), Reply::Failed(_)));
         assert!(matches!(parse(br#"{"v":1,"op":"stats"}"#), Ok(Op::Stats)));
     }
 }

@@ -64,7 +64,8 @@ fn walk(root: Pid) -> Option<TreeUsage> {
         for task in tasks.filter_map(Result::ok) {
             usage.threads += 1;
             if let Ok(children) = std::fs::read_to_string(task.path().join("children")) {
-                pending.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<i32>().ok()));
+                pending
+                    .extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<i32>().ok()));
             }
         }
     }

@@ -7,23 +7,25 @@ use super::Bed;
 
 /// What is left of the sandboxes of a data folder.
 #[derive(Debug, Default)]
-pub struct Traces {
-    pub files: Vec<PathBuf>,
-    pub processes: Vec<String>,
-    pub mounts: Vec<String>,
-    pub groups: Vec<PathBuf>,
+pub(crate) struct Traces {
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) processes: Vec<String>,
+    pub(crate) mounts: Vec<String>,
+    pub(crate) groups: Vec<PathBuf>,
 }
 
 impl Traces {
     /// Looks. Groups are those of ids that this folder has, or had in its trash; so call [`Traces::groups_of`] for ids that are gone.
-    pub fn of(home: &Path) -> Self {
+    pub(crate) fn of(home: &Path) -> Self {
         let mut files = Vec::new();
         for folder in ["sandboxes", "names", "ids", "trash"] {
             files.extend(entries(&home.join(folder)));
         }
-        files.extend(entries(&home.join("templates/host")).into_iter().filter(|path| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
-        }));
+        files.extend(
+            entries(&home.join("templates/host"))
+                .into_iter()
+                .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))),
+        );
         let shown = home.display().to_string();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Self {
@@ -35,7 +37,7 @@ impl Traces {
     }
 
     /// Control groups of a sandbox.
-    pub fn groups_of(id: &SandboxId) -> Vec<PathBuf> {
+    pub(crate) fn groups_of(id: &SandboxId) -> Vec<PathBuf> {
         entries(Path::new("/sys/fs/cgroup"))
             .into_iter()
             .chain([PathBuf::from("/sys/fs/cgroup")])
@@ -45,13 +47,13 @@ impl Traces {
     }
 
     /// Whether there is nothing.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.processes.is_empty() && self.mounts.is_empty() && self.groups.is_empty()
     }
 }
 
 /// Processes other than this one that hold something in `folder` open, with their command lines.
-pub fn processes_with(folder: &Path) -> Vec<String> {
+fn processes_with(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for pid in pids() {
         if pid == i32::try_from(std::process::id()).unwrap_or(0) {
@@ -69,21 +71,23 @@ pub fn processes_with(folder: &Path) -> Vec<String> {
 }
 
 /// The shim of a sandbox: the process that holds its lock open, other than for a moment.
-pub fn shim_pid(bed: &Bed, id: &SandboxId) -> Option<i32> {
+pub(crate) fn shim_pid(bed: &Bed, id: &SandboxId) -> Option<i32> {
     let lock = bed.folder(id).join("lock");
     pids().into_iter().filter(|pid| *pid != i32::try_from(std::process::id()).unwrap_or(0)).find(|pid| {
-        entries(Path::new(&format!("/proc/{pid}/fd"))).iter().any(|fd| fs::read_link(fd).is_ok_and(|to| to == lock))
+        entries(Path::new(&format!("/proc/{pid}/fd")))
+            .iter()
+            .any(|fd| fs::read_link(fd).is_ok_and(|to| to == lock))
     })
 }
 
 /// The agent of a sandbox, by its record.
-pub fn agent_pid(bed: &Bed, id: &SandboxId) -> i32 {
+pub(crate) fn agent_pid(bed: &Bed, id: &SandboxId) -> i32 {
     let pid = bed.stored(id)["private"]["agent"]["pid"].as_i64().expect("an agent");
     i32::try_from(pid).expect("a process number")
 }
 
 /// All processes below `pid`.
-pub fn descendants(pid: i32) -> Vec<i32> {
+pub(crate) fn descendants(pid: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let mut pending = vec![pid];
     while let Some(pid) = pending.pop() {
@@ -100,20 +104,22 @@ pub fn descendants(pid: i32) -> Vec<i32> {
 }
 
 /// Whether a process runs; a zombie does not.
-pub fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Kills a process at once; one that is gone already is fine.
-pub fn kill(pid: i32) {
+pub(crate) fn kill(pid: i32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
 
 /// Whether sandboxes of this user have a root inside.
-pub fn has_root_inside() -> bool {
+pub(crate) fn has_root_inside() -> bool {
     let host = sandbar_engine::Host::observe();
     host.needs_range() || host.user_id_mode().has_root()
 }

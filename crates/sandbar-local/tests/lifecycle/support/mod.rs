@@ -1,5 +1,4 @@
 //! What the tests of this backend have in common: a data folder of their own, and looks at what is left of sandboxes.
-#![allow(dead_code, reason = "each test target uses a part of it")]
 
 mod look;
 
@@ -9,58 +8,60 @@ use std::time::{Duration, Instant};
 use sandbar_core::{CreateOptions, ProviderExt, Query, Sandbox, SandboxId, SandboxProvider};
 use sandbar_local::{LocalConfig, LocalProvider};
 
-pub use look::{Traces, agent_pid, descendants, has_root_inside, is_alive, kill, processes_with, shim_pid};
+pub(crate) use look::{Traces, agent_pid, descendants, has_root_inside, is_alive, kill, shim_pid};
 
 /// A data folder for one test.
-pub struct Bed {
+pub(crate) struct Bed {
     scratch: tempfile::TempDir,
 }
 
 impl Bed {
     /// Makes one; `None`, with the reason printed, where no sandbox can be made at all.
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if let Ok(text) = std::fs::read_to_string("/proc/sys/user/max_user_namespaces")
             && text.trim() == "0"
         {
             println!("skipped: user namespaces are switched off on this machine");
             return None;
         }
-        Some(Self { scratch: tempfile::Builder::new().prefix("sandbar-test-").tempdir().expect("a temporary folder") })
+        Some(Self {
+            scratch: tempfile::Builder::new().prefix("sandbar-test-").tempdir().expect("a temporary folder"),
+        })
     }
 
     /// The data folder.
-    pub fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.scratch.path().join("home")
     }
 
     /// A folder for other things.
-    pub fn scratch(&self) -> &Path {
+    pub(crate) fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
     /// How to open it.
-    pub fn config(&self) -> LocalConfig {
+    pub(crate) fn config(&self) -> LocalConfig {
         LocalConfig::new().with_home(self.home())
     }
 
     /// A new provider on it, as another process would have.
-    pub fn provider(&self) -> LocalProvider {
+    pub(crate) fn provider(&self) -> LocalProvider {
         LocalProvider::open(self.config()).expect("the provider opens")
     }
 
     /// A record as it stands on disk.
-    pub fn stored(&self, id: &SandboxId) -> serde_json::Value {
+    pub(crate) fn stored(&self, id: &SandboxId) -> serde_json::Value {
         let text = std::fs::read(self.folder(id).join("record.json")).expect("a record");
         serde_json::from_slice(&text).expect("a record in JSON")
     }
 
     /// The folder of a sandbox.
-    pub fn folder(&self, id: &SandboxId) -> PathBuf {
+    pub(crate) fn folder(&self, id: &SandboxId) -> PathBuf {
         self.home().join("sandboxes").join(id.as_str())
     }
 
     /// Asserts that nothing is left of any sandbox of this folder: no file, process, mount or control group.
-    pub async fn assert_empty(&self, when: &str) {
+    pub(crate) async fn assert_empty(&self, when: &str) {
         let listed = self.provider().list_all(Query::new()).await.expect("a listing");
         assert!(listed.is_empty(), "{when}: still listed: {listed:?}");
         let end = Instant::now() + Duration::from_secs(10);
@@ -76,7 +77,7 @@ impl Bed {
 }
 
 /// Waits until `condition` holds, at most ten seconds.
-pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !condition().await {
         assert!(Instant::now() < end, "never: {what}");
@@ -85,11 +86,11 @@ pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 }
 
 /// A sandbox with defaults.
-pub async fn create(provider: &LocalProvider) -> std::sync::Arc<dyn Sandbox> {
+pub(crate) async fn create(provider: &LocalProvider) -> std::sync::Arc<dyn Sandbox> {
     provider.create(CreateOptions::new()).await.expect("a sandbox")
 }
 
 /// The size of a long check: `$SANDBAR_SOAK`, or `quick`.
-pub fn size(quick: u32) -> u32 {
+pub(crate) fn size(quick: u32) -> u32 {
     std::env::var("SANDBAR_SOAK").ok().and_then(|size| size.parse().ok()).unwrap_or(quick)
 }

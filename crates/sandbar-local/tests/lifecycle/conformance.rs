@@ -1,20 +1,18 @@
 //! The conformance kit on this backend.
 
-mod support;
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbar_contract::{Feature, Harness, run};
 use sandbar_core::{Result, SandboxProvider};
 
-use support::Bed;
+use crate::support::{self, Bed};
 
 struct Local(Bed);
 
 #[async_trait]
 impl Harness for Local {
-    fn backend(&self) -> &str {
+    fn backend(&self) -> &'static str {
         "local"
     }
 

@@ -1,0 +1,30 @@
+//! Who dies, who adopts, and that nothing is left: each row of decision 0002, and the long checks.
+
+mod support;
+
+mod conformance;
+mod deadlines;
+mod deaths;
+mod leftovers;
+mod limits;
+mod long;
+mod parts;
+mod refusals;
+
+/// Create, run, destroy, over and over.
+#[tokio::test]
+async fn cycles_leave_nothing() {
+    long::cycles(support::size(50)).await;
+}
+
+/// `kill -9` of the caller, the shim and the agent at random moments.
+#[tokio::test]
+async fn kills_at_random_moments() {
+    long::kills(support::size(20)).await;
+}
+
+/// Many at once.
+#[tokio::test]
+async fn parallel_creates() {
+    long::parallel(support::size(40)).await;
+}
