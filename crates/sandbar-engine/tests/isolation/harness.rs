@@ -17,8 +17,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, wai
 use sandbar_engine::mount_source::Allowed;
 use sandbar_engine::rootfs::{HostRoots, Skeleton, build_skeleton};
 use sandbar_engine::{
-    Access, Cgroup, Host, HostPrograms, IdMode, Launched, Limits, Mount, Root, Spec, launch, plan,
-    remove_tree, sealed_memfd,
+    Access, Cgroup, Host, HostPrograms, IdMode, LAYERS_FOLDER, Launched, Limits, Mount, Root, Spec, launch,
+    plan, remove_tree, sealed_memfd,
 };
 
 /// Nothing in these tests takes anywhere near as long.
@@ -31,6 +31,8 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Options {
     pub(crate) limits: Limits,
     pub(crate) mounts: Vec<(PathBuf, PathBuf, Access)>,
+    /// Links (place, text) that an earlier run of the sandbox left in its writable layer.
+    pub(crate) left: Vec<(&'static str, PathBuf)>,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,7 @@ impl Bench {
         std::fs::create_dir(&own).unwrap();
         let writable = File::open(&own).unwrap();
         let ids = self.ids();
+        plant(&own, &ids, &options.left);
         let agent = UnixListener::bind(own.join("a.sock")).unwrap();
         let ctl =
             socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
@@ -218,6 +221,25 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+fn plant(own: &Path, ids: &IdMode, left: &[(&str, PathBuf)]) {
+    if left.is_empty() {
+        return;
+    }
+    let upper = own.join(LAYERS_FOLDER).join("upper");
+    for (place, text) in left {
+        let place = upper.join(place);
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(text, place).unwrap();
+    }
+    if let IdMode::Range { base, .. } = ids {
+        for folder in [own.join(LAYERS_FOLDER), upper.clone(), upper.join("etc"), upper.join("home")] {
+            if folder.is_dir() {
+                std::os::unix::fs::chown(folder, Some(*base), Some(*base)).unwrap();
+            }
+        }
     }
 }
 

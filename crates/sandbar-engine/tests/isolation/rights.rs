@@ -178,3 +178,35 @@ fn a_mount_of_roots_belongs_to_the_user_of_the_range() {
     let made = std::fs::metadata(write.join("made")).unwrap();
     assert_eq!((made.uid(), made.gid()), (4321, 4322));
 }
+
+#[test]
+fn what_an_earlier_run_left_does_not_lead_out() {
+    in_every_mode("rights::what_an_earlier_run_left_does_not_lead_out", |bench| {
+        // The host's files are at `/old` while the root is put together; a link there must not reach them.
+        let target = bench.folder.path().join("target");
+        std::fs::create_dir(&target).unwrap();
+        let (outside, at_old) = (target.join("file"), format!("/old{}", target.display()));
+        std::fs::write(&outside, "untouched").unwrap();
+        let options = Options {
+            left: vec![
+                ("etc/hostname", format!("{at_old}/file").into()),
+                ("etc/hosts", outside.clone()),
+                ("etc/machine-id", outside.clone()),
+                ("home/user", at_old.clone().into()),
+                ("work", at_old.clone().into()),
+            ],
+            mounts: vec![(bench.folder.path().join("skeleton"), "/work/deep".into(), Access::ReadOnly)],
+            ..Options::default()
+        };
+        // A mount through a link that leads nowhere inside is refused; without it the launch goes on.
+        assert!(bench.try_start("{}", &options).is_err());
+        let report = report(bench, &Options { mounts: Vec::new(), ..options });
+        assert_eq!(report["hostname"]["Ok"], "probe-box\n");
+        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "untouched");
+        assert_eq!(std::fs::read_dir(&target).unwrap().count(), 1);
+
+        let top = Options { left: vec![("proc", "/tmp".into())], ..Options::default() };
+        let error = bench.try_start("{}", &top).unwrap_err();
+        assert_eq!(error.errno(), Some(libc::ELOOP), "{error}");
+    });
+}
