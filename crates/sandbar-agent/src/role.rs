@@ -10,6 +10,7 @@ use crate::{AgentConfig, Listeners, serve, sudo};
 /// The agent's `main`: takes configuration and listeners from the inherited descriptors and serves until the sandbox
 /// ends. A failure is one line on standard error (the log pipe) and exit code 1.
 pub fn main_from_handover() -> ! {
+    process::share_one_heap();
     process::become_quiet_parent();
     let code = match start() {
         Ok(()) => 0,

@@ -155,11 +155,11 @@ fn gzip_both_ways() {
 }
 
 fn form(parts: &[(&str, &str)]) -> String {
-    let mut body = String::new();
-    for (name, content) in parts {
-        body += &format!("--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n");
-        body += &format!("Content-Type: text/plain\r\n\r\n{content}\r\n");
-    }
+    let part = |(name, content): &(&str, &str)| {
+        let head = format!("Content-Disposition: form-data; name=\"file\"; filename=\"{name}\"");
+        format!("--b\r\n{head}\r\nContent-Type: text/plain\r\n\r\n{content}\r\n")
+    };
+    let body: String = parts.iter().map(part).collect::<Vec<_>>().concat();
     body + "--b\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\nignored\r\n--b--\r\n"
 }
 

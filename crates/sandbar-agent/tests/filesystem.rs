@@ -245,7 +245,7 @@ fn lost_events_are_said_to_be_lost() {
         let mut stream = watch(&agent, json!({"path": "~"})).await;
         let flood = |folder: &Path| {
             // Faster than anybody reads: one process, no waiting, two events a round.
-            for _ in 0..limit * 4 {
+            for _ in 0..limit * 2 {
                 std::fs::File::create(folder.join("f")).unwrap();
                 std::fs::remove_file(folder.join("f")).unwrap();
             }

@@ -17,6 +17,6 @@ pub use child::{Child, Event, Failure, Stage, read_event};
 pub use identity::{Capabilities, Identity, capability_mask};
 pub use inherited::take_descriptor;
 pub use pty::{foreground_group, resize};
-pub use signals::{SignalQueue, become_quiet_parent, hide_from_ptrace, release_free_memory};
+pub use signals::{SignalQueue, become_quiet_parent, hide_from_ptrace, release_free_memory, share_one_heap};
 pub use spawn::{Resource, Rlimit, Spawn, SpawnError, Stdin, Stdio};
 pub use tree::{Reach, Tree, signal_all};

@@ -15,6 +15,16 @@ pub fn hide_from_ptrace() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
 }
 
+/// Keeps the allocator from giving each thread a heap of its own, which it never shrinks below what was once used.
+#[expect(unsafe_code, reason = "the allocator's own call")]
+pub fn share_one_heap() {
+    // SAFETY: takes integers only; to no effect where it comes too late.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Gives memory that the allocator holds without need back to the kernel.
 #[expect(unsafe_code, reason = "the allocator's own call")]
 pub fn release_free_memory() {
