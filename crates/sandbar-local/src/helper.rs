@@ -69,12 +69,28 @@ pub(crate) struct Started {
     pub(crate) child: Child,
 }
 
-/// Starts a shim with `task` and waits for its report. If this future is dropped, the shim takes back what it did.
+/// A started process, which somebody has to take note of in the end: also where this call is given up in its middle.
+struct Watched<'a> {
+    child: Option<Child>,
+    abandon: &'a (dyn Fn(Child) + Send + Sync),
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            (self.abandon)(child);
+        }
+    }
+}
+
+/// Starts a shim with `task` and waits for its report. If this future is dropped, the shim takes back what it did; its process goes to
+/// `abandon`, as it does after a failure.
 pub(crate) async fn start(
     executable: &Path,
     home: &Path,
     task: Task,
     operation: &'static str,
+    abandon: &(dyn Fn(Child) + Send + Sync),
 ) -> Result<Started> {
     let orders =
         Orders { v: VERSION, library: env!("CARGO_PKG_VERSION").to_owned(), home: home.to_owned(), task };
@@ -95,7 +111,9 @@ pub(crate) async fn start(
         .stderr(Stdio::null())
         .spawn()
         .map_err(|cause| io_error(operation, &format!("`{place}`"), cause))?;
-    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+    let pipes = (child.stdin.take(), child.stdout.take());
+    let mut watched = Watched { child: Some(child), abandon };
+    let (Some(stdin), Some(stdout)) = pipes else {
         return Err(fail(ErrorKind::Unexpected, operation, "the shim has no pipes"));
     };
     let broken = |cause: std::io::Error| io_error(operation, "the pipe to the shim", cause);
@@ -105,13 +123,10 @@ pub(crate) async fn start(
         nonblocking(OwnedFd::from(stdout)).and_then(pipe::Receiver::from_owned_fd).map_err(broken)?;
     let exchange = async {
         // A shim that refuses its orders may not read them to the end: its report tells why.
-        let sent = sender.write_all(&line).await;
+        let _ = sender.write_all(&line).await;
         let limit = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
         let mut report = Vec::new();
         BufReader::with_capacity(1024, receiver).take(limit).read_until(b'\n', &mut report).await?;
-        if report.is_empty() {
-            sent?;
-        }
         Ok(report)
     };
     let Ok(report) = timeout(REPORT, exchange).await else {
@@ -121,12 +136,24 @@ pub(crate) async fn start(
         );
     };
     let report = report.map_err(broken)?;
-    let report = serde_json::from_slice(&report).map_err(|_| {
-        let _ = child.wait();
-        fail(ErrorKind::Config, operation, format!("`{place}` does not answer as a `sandbar` executable"))
-            .with_hint(format!("name the right one with `{}`", env::HELPER))
-    })?;
+    if report.is_empty() {
+        let message =
+            format!("`{place}` ended without a report: it is no `sandbar` executable, or it was killed");
+        return Err(fail(ErrorKind::Unexpected, operation, message)
+            .with_retry(sandbar_core::Retry::OutcomeUnknown)
+            .with_hint(format!("see that `{}` names the right executable", env::HELPER)));
+    }
+    let Ok(report) = serde_json::from_slice(&report) else {
+        return Err(fail(
+            ErrorKind::Config,
+            operation,
+            format!("`{place}` does not answer as a `sandbar` executable"),
+        )
+        .with_hint(format!("name the right one with `{}`", env::HELPER)));
+    };
     let owner = sender.into_nonblocking_fd().map_err(broken)?;
+    let child =
+        watched.child.take().ok_or_else(|| fail(ErrorKind::Unexpected, operation, "the shim is lost"))?;
     Ok(Started { report, owner, child })
 }
 
@@ -153,7 +180,8 @@ mod tests {
     #[tokio::test]
     async fn a_stranger_in_its_place_is_noticed() {
         let task = Task::Adopt(sandbar_core::SandboxId::new("s1").unwrap());
-        let error = start(Path::new("/bin/true"), Path::new("/nowhere"), task, "adopt").await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Config | ErrorKind::Unexpected), "{error}");
+        let error =
+            start(Path::new("/bin/true"), Path::new("/nowhere"), task, "adopt", &drop).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unexpected, "{error}");
     }
 }

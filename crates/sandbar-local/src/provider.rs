@@ -91,8 +91,9 @@ impl SandboxProvider for LocalProvider {
         // Found before there is something new, and removed meanwhile.
         let work = Home::open(&self.inner.home)?.and_then(janitor::Work::find);
         let tidying = work.map(|work| tokio::task::spawn_blocking(|| work.run()));
-        let started =
-            helper::start(&executable, &self.inner.home, Task::Create(Box::new(orders)), "create").await;
+        let task = Task::Create(Box::new(orders));
+        let abandon = |child| self.inner.adopt_child(None, child);
+        let started = helper::start(&executable, &self.inner.home, task, "create", &abandon).await;
         if let Some(tidying) = tidying {
             // What it could not remove, the command that names it will tell.
             let _ = tidying.await;

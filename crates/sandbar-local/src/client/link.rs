@@ -66,8 +66,9 @@ impl Link {
             return Err(gone(operation, self.id.as_str()).with_hint(format!("it was destroyed: {why}")));
         }
         let executable = self.inner.executable()?;
-        let started =
-            helper::start(&executable, &self.inner.home, Task::Adopt(self.id.clone()), operation).await?;
+        let task = Task::Adopt(self.id.clone());
+        let abandon = |child| self.inner.adopt_child(None, child);
+        let started = helper::start(&executable, &self.inner.home, task, operation, &abandon).await?;
         self.inner.adopt_child(Some(self.id.clone()), started.child);
         match started.report {
             // Where another shim was faster, the next look finds it.

@@ -33,6 +33,8 @@ impl Home {
         match home.version()? {
             Some(_) => Ok(Some(home)),
             None if home.is_blank()? => Ok(None),
+            // Between the two looks, another process may have made it what it is.
+            None if home.version()?.is_some() => Ok(Some(home)),
             None => Err(home.foreign()),
         }
     }
