@@ -35,4 +35,4 @@ pub use limits::{
 pub use memfd::sealed_memfd;
 pub use plan::{Plan, plan};
 pub use remove::{RemoveError, remove_tree};
-pub use spec::{Access, HostPrograms, LAYERS_FOLDER, Mount, Root, Spec};
+pub use spec::{Access, Durability, HostPrograms, LAYERS_FOLDER, Mount, Root, Spec};

@@ -25,8 +25,11 @@ pub struct Limits {
 pub const DEFAULT_NOFILE: u64 = 65_536;
 /// What development servers ask for (their error messages name this number).
 pub const DEFAULT_INOTIFY_WATCHES: u32 = 524_288;
-/// Well above the kernel's own 128 a user, far below what hurts.
-pub const DEFAULT_INOTIFY_INSTANCES: u32 = 1024;
+/// The kernel's own count for a user.
+pub const DEFAULT_INOTIFY_INSTANCES: u32 = 128;
+/// Sandboxes of an ordinary user share that user's inotify allowance; each gets at most this part of it, so that one alone
+/// can't take it all.
+pub(crate) const SHARE_OF_USER: u32 = 4;
 
 /// How far a limit holds on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

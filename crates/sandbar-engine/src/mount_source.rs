@@ -3,7 +3,9 @@
 //! A read-only mount still lets a process connect to a Unix socket in it, so a source that is or holds the control socket
 //! of something powerful is refused unless it is allowed by name.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open as open_file};
@@ -113,7 +115,7 @@ fn check(
             given.display().to_string(),
             format!("it is or holds {what} `{}`", thing.display()),
         )
-        .with_hint("mount a narrower folder, or allow it by its name"))
+        .with_hint("mount a narrower folder"))
     };
     let data_folder = std::fs::canonicalize(data_folder).unwrap_or_else(|_| data_folder.to_owned());
     if overlaps(real, &data_folder) && !named(&data_folder) {
@@ -135,7 +137,32 @@ fn check(
     if is_socket && !named(real) {
         return refuse(real, "the socket");
     }
+    // Whatever else listens there: nobody but its owner knows what it would do for a stranger.
+    for socket in listening() {
+        if socket.starts_with(real) && !named(&socket) && !named(real) {
+            return refuse(&socket, "the socket");
+        }
+    }
     Ok(())
+}
+
+/// The named sockets that something on this host (in this network namespace) listens on.
+fn listening() -> Vec<PathBuf> {
+    /// `__SO_ACCEPTCON` of the kernel: the socket takes connections.
+    const ACCEPTS: u64 = 0x1_0000;
+    let Ok(table) = std::fs::read("/proc/net/unix") else { return Vec::new() };
+    table
+        .split(|byte| *byte == b'\n')
+        .skip(1)
+        .filter_map(|line| {
+            // Number, references, protocol, flags, type, state, inode, and a name that may hold anything.
+            let mut fields = line.splitn(8, |byte| *byte == b' ').filter(|field| !field.is_empty());
+            let flags = u64::from_str_radix(std::str::from_utf8(fields.nth(3)?).ok()?, 16).ok()?;
+            let start = line.iter().position(|byte| *byte == b'/')?;
+            (flags & ACCEPTS != 0).then(|| PathBuf::from(OsStr::from_bytes(&line[start..])))
+        })
+        .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
+        .collect()
 }
 
 /// Whether one of them is the other or lies in it.
@@ -205,6 +232,23 @@ mod tests {
         let nowhere = Path::new("/nonexistent-data");
         assert!(open(&path, nowhere, &Allowed::default()).is_err());
         open(&path, nowhere, &Allowed::default().with_name(&path)).unwrap();
+    }
+
+    #[test]
+    fn a_folder_where_something_listens_is_refused_while_it_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let nowhere = Path::new("/nonexistent-data");
+        let below = dir.path().join("a b");
+        std::fs::create_dir(&below).unwrap();
+        let path = below.join("some name.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        for folder in [dir.path(), below.as_path()] {
+            let error = open(folder, nowhere, &Allowed::default()).unwrap_err();
+            assert!(error.to_string().contains("some name.sock"), "{error}");
+        }
+        open(dir.path(), nowhere, &Allowed::default().with_name(&path)).unwrap();
+        drop(listener);
+        open(dir.path(), nowhere, &Allowed::default()).unwrap();
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Spec<'a> {
     /// The sandbox's own folder, owned by the caller and 0700. The engine makes [`LAYERS_FOLDER`] in it, with `upper` and
     /// `work` (and `usr-upper`, `usr-work` where `/usr` is writable) and the right owner; what is there already is used on.
     pub writable: BorrowedFd<'a>,
+    /// What the writable layers promise.
+    pub durability: Durability,
     pub mounts: Vec<Mount<'a>>,
     /// The file that is executed inside as [`crate::handover::AGENT_PATH`]: absolute, statically linked.
     pub agent: &'a Path,
@@ -35,6 +37,18 @@ pub struct Spec<'a> {
     pub log: BorrowedFd<'a>,
     pub cgroup: Option<&'a Cgroup>,
     pub limits: Limits,
+}
+
+/// What the writable layers promise when the host goes down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A file that a program synced is on disk. The end of the sandbox then writes back the whole file system that the
+    /// layers lie on, which takes as long as others have written much there.
+    #[default]
+    Synced,
+    /// Syncing does nothing: for a sandbox that ends with its maker, whose files nobody will ask for. Such layers can't be
+    /// launched again after the host went down.
+    Volatile,
 }
 
 /// Where the root file system comes from.

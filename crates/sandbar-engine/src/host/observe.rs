@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use super::subids;
 use crate::cgroup;
 use crate::ids::{IdMode, SubIds};
+use crate::limits::{DEFAULT_INOTIFY_INSTANCES, DEFAULT_INOTIFY_WATCHES};
 use crate::sys;
 
 /// Whether user namespaces can be made, as far as settings tell. The launch itself is the proof.
@@ -34,6 +35,15 @@ pub struct Host {
     pub seccomp: bool,
     /// The highest descriptor limit that this process may give.
     pub nofile_max: u64,
+    /// What the kernel gives one user of the host.
+    pub user_inotify: Inotify,
+}
+
+/// Counts of inotify.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inotify {
+    pub instances: u32,
+    pub watches: u32,
 }
 
 impl Host {
@@ -55,6 +65,11 @@ impl Host {
             landlock_abi: sys::landlock_abi(),
             seccomp: sys::seccomp_available(),
             nofile_max: nofile.maximum.unwrap_or(u64::MAX),
+            user_inotify: Inotify {
+                instances: setting("/proc/sys/fs/inotify/max_user_instances")
+                    .unwrap_or(DEFAULT_INOTIFY_INSTANCES),
+                watches: setting("/proc/sys/fs/inotify/max_user_watches").unwrap_or(DEFAULT_INOTIFY_WATCHES),
+            },
         }
     }
 
@@ -86,8 +101,6 @@ impl Host {
 }
 
 fn user_namespaces(is_root: bool) -> UserNamespaces {
-    let setting =
-        |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
     if !Path::new("/proc/self/ns/user").exists() {
         return UserNamespaces::Disabled { setting: "kernel option CONFIG_USER_NS" };
     }
@@ -103,6 +116,10 @@ fn user_namespaces(is_root: bool) -> UserNamespaces {
         }
     }
     UserNamespaces::Allowed
+}
+
+fn setting(path: &str) -> Option<u32> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// These two carry privileges, so they are looked for where the system installs them and not along `PATH`.

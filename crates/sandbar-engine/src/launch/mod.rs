@@ -5,6 +5,7 @@ mod child_files;
 mod child_mounts;
 mod hint;
 mod maps;
+mod owner;
 mod parent;
 mod trees;
 

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, wai
 use super::child::{self, Child};
 use super::hint::hint;
 use super::maps::{MapTools, write_maps};
+use super::owner::Owner;
 use super::trees;
 use crate::error::Error;
 use crate::handover::FIRST_CLOSED_FD;
@@ -69,7 +70,7 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     }
     let (ours, theirs) = parked_pair().map_err(setup)?;
 
-    let (pid, pidfd) = match start(into.as_ref())? {
+    let (pid, pidfd) = match start(&plan.ids, into.as_ref())? {
         Started::Parent { pid, pidfd } => (pid, pidfd),
         Started::Child { joined } => {
             let child = Child {
@@ -123,7 +124,8 @@ enum Started {
 
 /// Clones, in the version 2 group where that is possible. Some kernels and containers refuse the group in the clone;
 /// then the child moves itself.
-fn start(into: Option<&File>) -> Result<Started, Error> {
+fn start(ids: &IdMode, into: Option<&File>) -> Result<Started, Error> {
+    let owner = Owner::assume(ids).map_err(|cause| Error::io("take the owner id of", "sandbox", cause))?;
     let mut joined = into.is_some();
     let mut cloned = clone(into.map(|file| file.as_fd()));
     if joined && matches!(cloned, Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP)) {
@@ -132,7 +134,11 @@ fn start(into: Option<&File>) -> Result<Started, Error> {
     }
     match cloned {
         Ok(Cloned::Parent { pid, pidfd }) => Ok(Started::Parent { pid, pidfd }),
-        Ok(Cloned::Child) => Ok(Started::Child { joined }),
+        Ok(Cloned::Child) => {
+            // The child goes on as it was made; only the parent changes back.
+            std::mem::forget(owner);
+            Ok(Started::Child { joined })
+        }
         Err(cause) => {
             let error = Error::io("make namespaces for", "sandbox", cause);
             Err(match hint("make namespaces", cause) {

@@ -6,7 +6,7 @@ use super::step::{Bind, Presence, Source, Step, Target};
 use crate::error::Error;
 use crate::handover::AGENT_PATH;
 use crate::ids::IdMode;
-use crate::spec::{Access, Spec};
+use crate::spec::{Access, Durability, Spec};
 use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 
 /// What every mount has that is not a device.
@@ -42,7 +42,7 @@ pub(super) fn root<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Er
     for lower in &spec.root.lowers {
         lowers.push(layer(out, TreeOrigin::Fd(*lower), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?);
     }
-    overlay(out, &lowers, Some((&layers, "")), "/new")?;
+    overlay(out, &lowers, Some((&layers, "")), spec.durability, "/new")?;
     let Some(host) = &spec.root.host else { return Ok(()) };
     let lowers = [
         layer(out, TreeOrigin::Fd(host.additions), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?,
@@ -50,7 +50,7 @@ pub(super) fn root<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Er
     ];
     // Only where the mount maps ids do the owners of the host's files have names inside, which a copy needs.
     let upper = matches!(spec.ids, IdMode::Range { .. }).then_some((layers.as_str(), "usr-"));
-    overlay(out, &lowers, upper, "/new/usr")?;
+    overlay(out, &lowers, upper, spec.durability, "/new/usr")?;
     for name in &host.roots.folders {
         let origin = TreeOrigin::Path(Path::new("/").join(name));
         let tree = out.tree(origin, TreeMap::Sandbox, SAFE | ATTR_RDONLY);
@@ -68,7 +68,7 @@ pub(super) fn agent<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), E
     let folder = layer(out, TreeOrigin::Path(folder.to_owned()), TreeMap::Sandbox, attrs)?;
     out.push(Step::Dir { path: c"/a".into(), mode: 0o755 });
     // An overlay without a writable layer wants two others; the second is empty.
-    overlay(out, &[folder, "/m/none".to_owned()], None, "/a")?;
+    overlay(out, &[folder, "/m/none".to_owned()], None, spec.durability, "/a")?;
     let target = c(format!("/new{AGENT_PATH}"))?;
     out.push(Step::File { path: target.clone(), mode: 0o555, bytes: Vec::new() });
     out.push(Step::Bind(Bind {
@@ -123,6 +123,7 @@ fn overlay(
     out: &mut Building<'_>,
     lowers: &[String],
     upper: Option<(&str, &str)>,
+    durability: Durability,
     target: &str,
 ) -> Result<(), Error> {
     let mut options: Vec<(&'static CStr, Option<CString>)> = vec![
@@ -136,6 +137,9 @@ fn overlay(
         Some((layers, start)) => {
             options.push((c"upperdir", Some(c(format!("{layers}/{start}upper"))?)));
             options.push((c"workdir", Some(c(format!("{layers}/{start}work"))?)));
+            if durability == Durability::Volatile {
+                options.push((c"volatile", None));
+            }
         }
         None => attrs |= ATTR_RDONLY,
     }

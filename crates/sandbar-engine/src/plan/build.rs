@@ -71,7 +71,7 @@ pub fn plan<'a>(spec: &Spec<'a>, host: &Host) -> Result<Plan<'a>, Error> {
     let mut building = Building { trees: Vec::new(), steps: Vec::new() };
     base::identity(spec, &mut building)?;
     base::root(spec, &mut building)?;
-    kernel_files::add(spec, &mut building)?;
+    kernel_files::add(spec, host, &mut building)?;
     base::agent(spec, &mut building)?;
     base::mounts(spec, &mut building)?;
     finish::add(spec, host, enforced.pids, &mut building)?;

@@ -4,7 +4,9 @@ use super::base::SAFE;
 use super::build::{Building, c};
 use super::step::{Bind, Presence, Source, Step, Target};
 use crate::error::Error;
-use crate::limits::{DEFAULT_INOTIFY_INSTANCES, DEFAULT_INOTIFY_WATCHES};
+use crate::host::{Host, Inotify};
+use crate::ids::IdMode;
+use crate::limits::{DEFAULT_INOTIFY_INSTANCES, DEFAULT_INOTIFY_WATCHES, SHARE_OF_USER};
 use crate::random;
 use crate::spec::Spec;
 use crate::sys::{ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
@@ -78,8 +80,8 @@ const INHERITED: u64 = 0;
 const TTY_GROUP: &CStr = c"5";
 
 /// Everything that is not on disk: `/proc`, `/sys`, `/dev`, `/run`.
-pub(super) fn add(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
-    proc(spec, out)?;
+pub(super) fn add(spec: &Spec<'_>, host: &Host, out: &mut Building<'_>) -> Result<(), Error> {
+    proc(spec, host, out)?;
     sys(out)?;
     dev(spec, out)?;
     memory(out, RUN_BYTES, c"755", SAFE, "/new/run")?;
@@ -87,7 +89,7 @@ pub(super) fn add(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> 
     dir(out, "/new/run/sandbar", 0o755)
 }
 
-fn proc(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
+fn proc(spec: &Spec<'_>, host: &Host, out: &mut Building<'_>) -> Result<(), Error> {
     let attrs = SAFE | ATTR_NOEXEC;
     out.push(Step::Mount {
         kind: c"proc",
@@ -95,8 +97,7 @@ fn proc(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
         attrs,
         target: c"/new/proc".into(),
     });
-    let watches = spec.limits.inotify_watches.unwrap_or(DEFAULT_INOTIFY_WATCHES);
-    let instances = spec.limits.inotify_instances.unwrap_or(DEFAULT_INOTIFY_INSTANCES);
+    let Inotify { instances, watches } = inotify(spec, host);
     setting(out, "max_inotify_watches", &watches.to_string())?;
     setting(out, "max_inotify_instances", &instances.to_string())?;
     for name in NO_MORE {
@@ -132,6 +133,22 @@ fn proc(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
         out.push(cover(c"/m/none", format!("/new/proc/{name}"), Presence::IfPresent)?);
     }
     Ok(())
+}
+
+/// What the sandbox gets of inotify, which is never more than the kernel gives its owner.
+pub(super) fn inotify(spec: &Spec<'_>, host: &Host) -> Inotify {
+    // As root the owner is an id that no other sandbox has.
+    let share = if matches!(spec.ids, IdMode::Range { .. }) { 1 } else { SHARE_OF_USER };
+    let most =
+        |wanted: Option<u32>, default: u32, user: u32| wanted.unwrap_or(default).min(user / share).max(1);
+    Inotify {
+        instances: most(
+            spec.limits.inotify_instances,
+            DEFAULT_INOTIFY_INSTANCES,
+            host.user_inotify.instances,
+        ),
+        watches: most(spec.limits.inotify_watches, DEFAULT_INOTIFY_WATCHES, host.user_inotify.watches),
+    }
 }
 
 fn sys(out: &mut Building<'_>) -> Result<(), Error> {

@@ -5,11 +5,11 @@ use super::build::{Plan, plan};
 use super::step::{Presence, Source, Step, Target};
 use crate::cgroup;
 use crate::error::Error;
-use crate::host::{Host, UserNamespaces};
+use crate::host::{Host, Inotify, UserNamespaces};
 use crate::ids::{IdMode, SubIds};
 use crate::limits::{Enforcement, Limits};
 use crate::rootfs::HostRoots;
-use crate::spec::{Access, HostPrograms, Mount, Root, Spec};
+use crate::spec::{Access, Durability, HostPrograms, Mount, Root, Spec};
 use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 
 /// One byte more than the kernel takes.
@@ -28,6 +28,7 @@ fn host(euid: u32) -> Host {
         landlock_abi: 6,
         seccomp: true,
         nofile_max: 4096,
+        user_inotify: Inotify { instances: 128, watches: 80_000 },
     }
 }
 
@@ -50,6 +51,7 @@ fn with_plan<T>(
         ids,
         root: Root { lowers: vec![fd], host: Some(HostPrograms { additions: fd, roots: &roots }) },
         writable: fd,
+        durability: Durability::default(),
         mounts: Vec::new(),
         agent: Path::new("/opt/bin/sandbar"),
         config: fd,
@@ -248,4 +250,42 @@ fn without_groups_limits_are_watched_and_one_id_counts_processes() {
     assert_eq!(enforced(IdMode::range(1 << 20), 0).pids, Enforcement::Watched);
     let without = with_plan(IdMode::Single, &host(1000), |_| {}, |plan| plan.unwrap().enforced());
     assert_eq!((without.memory, without.disk), (Enforcement::None, Enforcement::None));
+}
+
+#[test]
+fn one_sandbox_can_not_take_all_of_a_users_inotify() {
+    let watch_settings = |ids: IdMode| {
+        with_plan(
+            ids,
+            &host(0),
+            |_| {},
+            |plan| {
+                let steps = plan.unwrap().steps;
+                steps
+                    .iter()
+                    .map(ToString::to_string)
+                    .filter(|step| step.contains("max_inotify"))
+                    .collect::<Vec<_>>()
+            },
+        )
+    };
+    assert_eq!(watch_settings(IdMode::Range { base: 1 << 20, count: 65_536 }).len(), 2);
+    with_plan(
+        IdMode::Single,
+        &host(1000),
+        |_| {},
+        |plan| {
+            let steps = plan.unwrap().steps;
+            let value = |name: &str| {
+                steps.iter().find_map(|step| match step {
+                    Step::Setting { path, value } if path.to_string_lossy().ends_with(name) => {
+                        value.to_str().ok()?.parse().ok()
+                    }
+                    _ => None,
+                })
+            };
+            assert_eq!(value("max_inotify_instances"), Some(32_u32));
+            assert_eq!(value("max_inotify_watches"), Some(20_000_u32));
+        },
+    );
 }

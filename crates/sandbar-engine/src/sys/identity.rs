@@ -9,6 +9,13 @@ pub(crate) fn set_ids(uid: u32, gid: u32) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) })
 }
 
+/// Sets the effective user alone; real and saved stay.
+pub(crate) fn set_effective(uid: u32) -> Result<(), Errno> {
+    const UNCHANGED: u32 = u32::MAX;
+    // SAFETY: plain integers in, no memory involved.
+    check(unsafe { libc::syscall(libc::SYS_setresuid, UNCHANGED, uid, UNCHANGED) })
+}
+
 /// Drops all supplementary groups.
 pub(crate) fn clear_groups() -> Result<(), Errno> {
     // SAFETY: a length of zero means the pointer is not read.

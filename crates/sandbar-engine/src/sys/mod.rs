@@ -13,7 +13,7 @@ mod seccomp;
 pub(crate) use clone::{Cloned, clone, exit};
 pub(crate) use exec::{exec, reset_signals};
 pub(crate) use fds::{close_from, close_raw, dup_onto, unshare_cgroup};
-pub(crate) use identity::{clear_groups, set_ids};
+pub(crate) use identity::{clear_groups, set_effective, set_ids};
 pub(crate) use landlock::{abi as landlock_abi, confine_to};
 pub(crate) use mount::{ATTR_IDMAP, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, mount_setattr};
 pub(crate) use net::loopback_up;

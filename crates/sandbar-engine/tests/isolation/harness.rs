@@ -17,8 +17,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, wai
 use sandbar_engine::mount_source::Allowed;
 use sandbar_engine::rootfs::{HostRoots, Skeleton, build_skeleton};
 use sandbar_engine::{
-    Access, Cgroup, Host, HostPrograms, IdMode, LAYERS_FOLDER, Launched, Limits, Mount, Root, Spec, launch,
-    plan, remove_tree, sealed_memfd,
+    Access, Cgroup, Durability, Host, HostPrograms, IdMode, LAYERS_FOLDER, Launched, Limits, Mount, Root,
+    Spec, launch, plan, remove_tree, sealed_memfd,
 };
 
 /// Nothing in these tests takes anywhere near as long.
@@ -119,6 +119,7 @@ impl Bench {
                 host: Some(HostPrograms { additions: self.skeleton.usr.as_fd(), roots: &self.roots }),
             },
             writable: writable.as_fd(),
+            durability: Durability::Volatile,
             mounts,
             agent: &self.probe,
             config: config.as_fd(),

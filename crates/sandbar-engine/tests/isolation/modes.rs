@@ -24,7 +24,11 @@ pub(crate) fn in_every_mode(name: &str, test: impl Fn(&Bench)) {
     }
     let host = Host::observe();
     if !host.needs_range() {
-        return again(name, host.user_id_mode().name(), Command::new(std::env::current_exe().unwrap()).args(exactly(name)));
+        return again(
+            name,
+            host.user_id_mode().name(),
+            Command::new(std::env::current_exe().unwrap()).args(exactly(name)),
+        );
     }
     again(name, "range", Command::new(std::env::current_exe().unwrap()).args(exactly(name)));
     as_ordinary_user(name, "single");
@@ -41,7 +45,8 @@ fn exactly(name: &str) -> [&str; 3] {
 
 fn again(name: &str, mode: &str, command: &mut Command) {
     let output = command.env(MODE, mode).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} in mode {mode}:\n{said}");
     println!("{said}");
     assert!(said.contains(&format!("mode {mode}")), "the re-executed test ran nothing:\n{said}");
@@ -53,7 +58,9 @@ fn as_ordinary_user(name: &str, mode: &str) {
     std::fs::set_permissions(at, std::fs::Permissions::from_mode(0o755)).unwrap();
     for (from, to) in [(std::env::current_exe().unwrap(), "test"), (probe(), "probe")] {
         // A link where that is possible: both are big.
-        std::fs::hard_link(&from, at.join(to)).or_else(|_| std::fs::copy(&from, at.join(to)).map(drop)).unwrap();
+        std::fs::hard_link(&from, at.join(to))
+            .or_else(|_| std::fs::copy(&from, at.join(to)).map(drop))
+            .unwrap();
     }
     let work = at.join("work");
     std::fs::create_dir(&work).unwrap();
@@ -74,6 +81,9 @@ fn as_ordinary_user(name: &str, mode: &str) {
         at = at.display()
     );
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", &script]).env("TMPDIR", &work).env("HOME", &work);
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-c", &script])
+        .env("TMPDIR", &work)
+        .env("HOME", &work);
     again(name, mode, &mut command);
 }
