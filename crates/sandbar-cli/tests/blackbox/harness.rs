@@ -1,3 +1,5 @@
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -30,7 +32,11 @@ pub(crate) enum Who {
 impl Home {
     pub(crate) fn new() -> Self {
         Self {
-            folder: tempfile::Builder::new().prefix("sandbar-home-").tempdir().expect("a temporary folder"),
+            folder: tempfile::Builder::new()
+                .prefix("sandbar-home-")
+                .permissions(Permissions::from_mode(0o700))
+                .tempdir()
+                .expect("a temporary folder"),
         }
     }
 
