@@ -83,6 +83,8 @@ pub enum Fault {
     Templates,
     /// The next `stat` of a file fails.
     Stat,
+    /// How the next command ends is not learned.
+    Exit,
 }
 
 /// A provider that can be made to fail.

@@ -13,7 +13,7 @@
 //!
 //! #[async_trait::async_trait]
 //! impl Harness for Mine {
-//!     fn backend(&self) -> &str { "memory" }
+//!     fn backend(&self) -> &'static str { "memory" }
 //!     async fn provider(&self) -> Result<Arc<dyn SandboxProvider>> { Ok(Arc::new(MemoryProvider::new())) }
 //! }
 //!

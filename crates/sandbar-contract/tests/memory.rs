@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sandbar_contract::{Fault, Faulty, Feature, Harness, run};
+use sandbar_contract::{Fault, Faulty, Feature, Harness, cases, run};
 use sandbar_core::{MemoryProvider, Result, SandboxProvider};
 
 mod common;
@@ -14,7 +14,7 @@ struct Memory;
 
 #[async_trait]
 impl Harness for Memory {
-    fn backend(&self) -> &str {
+    fn backend(&self) -> &'static str {
         "memory"
     }
 
@@ -40,4 +40,23 @@ async fn reference_backend_keeps_the_contract() {
     let report = run(&Memory).await;
     println!("{report}");
     assert!(report.is_success(), "{:?}", report.failed());
+}
+
+/// One thread for all: a program that never gives way, or a lock that is held while something waits, shows here.
+#[tokio::test(flavor = "current_thread")]
+async fn reference_backend_keeps_the_contract_on_one_thread() {
+    let report = run(&Memory).await;
+    assert!(report.is_success(), "{:?}", report.failed());
+}
+
+#[test]
+fn there_are_enough_cases_and_their_names_differ() {
+    /// How many the contract's sentences make at least.
+    const ASKED_FOR: usize = 150;
+    let mut names: Vec<_> = cases().iter().map(|case| case.name).collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
+    assert!(all >= ASKED_FOR, "{all} cases");
 }

@@ -18,6 +18,19 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
     fn id(&self) -> &SandboxId;
 
     /// Its record, observed now. Touches nothing. A sandbox that is positively gone is `NotFound`.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// assert_eq!(sandbox.record().await?.state, State::Running);
+    /// sandbox.destroy().await?;
+    /// assert_eq!(sandbox.record().await.unwrap_err().kind(), ErrorKind::NotFound);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn record(&self) -> Result<SandboxRecord>;
 
     /// Running commands.
@@ -30,9 +43,41 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
     async fn preview_url(&self, port: u16) -> Result<String>;
 
     /// Changes when it ends by itself and answers the deadline now in force.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let minute = Deadline::In(std::time::Duration::from_secs(60));
+    /// let deadline = sandbox.set_deadline(minute, DeadlineMode::Set).await?;
+    /// assert_eq!(sandbox.record().await?.deadline, deadline);
+    ///
+    /// let second = Deadline::In(std::time::Duration::from_secs(1));
+    /// assert_eq!(sandbox.set_deadline(second, DeadlineMode::ExtendOnly).await?, deadline);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn set_deadline(&self, deadline: Deadline, mode: DeadlineMode) -> Result<Option<Timestamp>>;
 
     /// Wakes it if it sleeps; does nothing if it runs.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// sandbox.require_pausing()?.hibernate().await?;
+    /// let error = sandbox.commands().run(&Command::new("true")).await.unwrap_err();
+    /// assert_eq!(error.state(), Some(State::Sleeping));
+    ///
+    /// sandbox.wake().await?;
+    /// assert!(sandbox.commands().run(&Command::new("true")).await?.status.is_success());
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn wake(&self) -> Result<()>;
 
     /// As [`SandboxProvider::destroy`](crate::SandboxProvider::destroy).

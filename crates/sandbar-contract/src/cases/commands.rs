@@ -3,10 +3,12 @@ use sandbar_core::{Command, ErrorKind, ExitStatus, FilesExt, RunOptions};
 use crate::bed::Bed;
 use crate::case::group;
 use crate::check::{Checked, ensure, ensure_eq, expect_error, run, sh};
+use crate::harness::Fault;
 
 group!("commands";
     success_is_code_zero, non_zero_exit_is_data, exit_codes_are_kept, signal_is_data,
-    signal_counts_as_128_plus_its_number, nested_signal_is_the_shells_code, empty_command_is_invalid,
+    signal_counts_as_128_plus_its_number, nested_signal_is_the_shells_code,
+    unknown_end_is_a_failure, empty_command_is_invalid,
     nul_in_an_argument_is_invalid, arguments_arrive_as_they_are, arguments_are_not_parsed_by_a_shell,
     empty_arguments_arrive, many_arguments_arrive, long_argument_arrives,
     non_utf8_argument_arrives_or_is_refused, shell_is_asked_for, shell_takes_arguments, unknown_program_is_127,
@@ -66,6 +68,19 @@ async fn nested_signal_is_the_shells_code(bed: &Bed<'_>) -> Checked {
     Ok(())
 }
 
+async fn unknown_end_is_a_failure(bed: &Bed<'_>) -> Checked {
+    let faulty = bed.faulty().await?;
+    let sandbox = faulty.provider().create(faulty.options.clone()).await?;
+    faulty.arm(Fault::Exit)?;
+    // An error that says so would do as well; a success never.
+    if let Ok(output) = sandbox.commands().run(&Command::shell("echo kept")).await {
+        ensure_eq!(output.status, ExitStatus::Unknown, "status of a command whose end is unknown");
+        ensure_eq!(output.status.to_code(), 137, "the status as a number");
+        ensure_eq!(output.stdout_lossy(), "kept\n", "output from before");
+    }
+    Ok(())
+}
+
 async fn empty_command_is_invalid(bed: &Bed<'_>) -> Checked {
     let sandbox = bed.shared().await?;
     let ran = sandbox.commands().run(&Command::new("")).await;
@@ -109,7 +124,7 @@ async fn arguments_arrive_as_they_are(bed: &Bed<'_>) -> Checked {
         "ünïcødé 漢字 🦀",
         " leading and trailing ",
     ];
-    let expected: String = odd.iter().map(|argument| format!("[{argument}]")).collect();
+    let expected = odd.map(|argument| format!("[{argument}]")).concat();
     let command = brackets().args(odd);
     let output = run(&*bed.shared().await?, &command, RunOptions::default()).await?;
     ensure_eq!(output.stdout_lossy(), expected, "the arguments");

@@ -15,7 +15,7 @@ group!("create";
     bogus_image_is_never_a_default, env_reaches_commands, env_values_arrive_unchanged,
     sandboxes_do_not_share_files, half_way_failure_leaves_nothing, concurrent_creates_are_independent,
     concurrent_creates_of_one_name_make_one, refused_input_leaves_nothing, reserved_label_is_refused,
-    options_debug_shows_no_value,
+    labels_do_not_override_the_record, options_debug_shows_no_value,
     self_delivered_env_is_not_in_the_record, self_delivered_env_is_not_in_the_listing,
     self_delivered_env_is_not_in_the_sandbox, self_delivered_env_is_not_on_its_disk,
     self_delivered_env_is_checked_like_env,
@@ -113,7 +113,9 @@ async fn name_is_free_after_destroy(bed: &Bed<'_>) -> Checked {
 async fn nothing_left(bed: &Bed<'_>, mark: Labels) -> Checked {
     let left = bed.provider().list_all(Query::new().with_labels(mark)).await?;
     let ids: Vec<_> = left.iter().map(|record| record.id.clone()).collect();
-    ids.iter().for_each(|id| bed.adopt(id));
+    for id in &ids {
+        bed.adopt(id);
+    }
     ensure!(ids.is_empty(), "a create that failed left {ids:?}");
     Ok(())
 }
@@ -171,10 +173,7 @@ async fn half_way_failure_leaves_nothing(bed: &Bed<'_>) -> Checked {
     faulty.arm(Fault::Create)?;
     let name = bed.name()?;
     let failed = faulty.provider().create(faulty.options.clone().with_name(name.clone())).await;
-    let error = match failed {
-        Ok(_) => return crate::check::fail("a create that breaks half-way succeeded"),
-        Err(error) => error,
-    };
+    let Err(error) = failed else { return crate::check::fail("a create that breaks half-way succeeded") };
     let left = faulty.provider().list_all(Query::new()).await?;
     ensure!(
         left.is_empty() || !error.left_behind().is_empty(),
@@ -237,6 +236,24 @@ async fn reserved_label_is_refused(bed: &Bed<'_>) -> Checked {
     let record = bed.describe(sandbox.id()).await?;
     let leaked = record.labels.iter().any(|(_, value)| value == "me");
     ensure!(!leaked, "the refused label is in the record");
+    Ok(())
+}
+
+async fn labels_do_not_override_the_record(bed: &Bed<'_>) -> Checked {
+    let (project, name) = (ProjectId::new(bed.unique("project"))?, bed.name()?);
+    let mut options = bed.options()?.with_project(project.clone()).with_name(name.clone());
+    for key in
+        ["id", "name", "project", "projectId", "project_id", "state", "template", "managed", "deadline"]
+    {
+        options.labels.insert(key, "spoofed")?;
+    }
+    let sandbox = bed.create(options).await?;
+    let record = bed.describe(sandbox.id()).await?;
+    ensure_eq!(record.project, Some(project), "project");
+    ensure_eq!(record.name, Some(name), "name");
+    ensure_eq!(record.id, *sandbox.id(), "id");
+    ensure!(record.template.as_deref() != Some("spoofed"), "a label became the template");
+    ensure_eq!(record.labels.get("projectId"), Some("spoofed"), "the label itself");
     Ok(())
 }
 

@@ -18,11 +18,11 @@ group!("deadline";
 );
 
 const SHORT: Duration = Duration::from_secs(2);
-const LONG: Duration = Duration::from_hours(2);
+const LONG: Duration = Duration::from_secs(7200);
 
 /// A sandbox that ends in an hour.
 async fn hour(bed: &Bed<'_>) -> Checked<Arc<dyn Sandbox>> {
-    Ok(bed.create(bed.options()?.with_deadline(Duration::from_hours(1))).await?)
+    Ok(bed.create(bed.options()?.with_deadline(Duration::from_secs(3600))).await?)
 }
 
 async fn gone(bed: &Bed<'_>, sandbox: &dyn Sandbox) -> Checked {
@@ -78,7 +78,7 @@ async fn expiry_can_pause(bed: &Bed<'_>) -> Checked {
 
 async fn set_makes_it_earlier(bed: &Bed<'_>) -> Checked {
     let sandbox = hour(bed).await?;
-    let set = sandbox.set_deadline(Deadline::In(Duration::from_mins(10)), DeadlineMode::Set).await?;
+    let set = sandbox.set_deadline(Deadline::In(Duration::from_secs(600)), DeadlineMode::Set).await?;
     let left = seconds_left(set)?;
     ensure!((540..=660).contains(&left), "asked for 600 s, {left} s are left");
     Ok(())
@@ -94,7 +94,7 @@ async fn set_makes_it_later(bed: &Bed<'_>) -> Checked {
 async fn extend_only_never_shortens(bed: &Bed<'_>) -> Checked {
     let sandbox = hour(bed).await?;
     let before = sandbox.record().await?.deadline;
-    let set = sandbox.set_deadline(Deadline::In(Duration::from_mins(1)), DeadlineMode::ExtendOnly).await?;
+    let set = sandbox.set_deadline(Deadline::In(Duration::from_secs(60)), DeadlineMode::ExtendOnly).await?;
     ensure_eq!(set, before, "the deadline answered");
     ensure_eq!(sandbox.record().await?.deadline, before, "the deadline in the record");
     Ok(())
@@ -132,8 +132,8 @@ async fn answer_is_the_one_in_force(bed: &Bed<'_>) -> Checked {
     let sandbox = hour(bed).await?;
     for (deadline, mode) in [
         (Deadline::In(LONG), DeadlineMode::Set),
-        (Deadline::In(Duration::from_mins(1)), DeadlineMode::ExtendOnly),
-        (Deadline::In(Duration::from_mins(5)), DeadlineMode::Set),
+        (Deadline::In(Duration::from_secs(60)), DeadlineMode::ExtendOnly),
+        (Deadline::In(Duration::from_secs(300)), DeadlineMode::Set),
     ] {
         let answered = sandbox.set_deadline(deadline, mode).await?;
         ensure_eq!(sandbox.record().await?.deadline, answered, "the record's deadline");

@@ -72,7 +72,7 @@ async fn then_files_are_not_found(bed: &Bed<'_>) -> Checked {
 async fn then_deadline_is_not_found(bed: &Bed<'_>) -> Checked {
     let sandbox = bed.fresh().await?;
     bed.provider().destroy(sandbox.id()).await?;
-    let set = sandbox.set_deadline(Deadline::In(Duration::from_mins(1)), DeadlineMode::Set).await;
+    let set = sandbox.set_deadline(Deadline::In(Duration::from_secs(60)), DeadlineMode::Set).await;
     expect_error(set, &[ErrorKind::NotFound], "a deadline for a gone sandbox").map(drop)
 }
 

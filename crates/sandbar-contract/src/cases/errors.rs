@@ -1,4 +1,5 @@
 use std::error::Error as _;
+use std::fmt::Write as _;
 
 use sandbar_core::{Command, EnvVars, Error, ErrorKind, FilesExt, ProviderExt, RunOptions, SandboxExt};
 
@@ -54,7 +55,7 @@ fn shown(error: &Error) -> String {
     let mut text = format!("{error} {error:?} {:?}", error.hint());
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(&format!(" {cause} {cause:?}"));
+        let _ = write!(text, " {cause} {cause:?}");
         source = cause.source();
     }
     text

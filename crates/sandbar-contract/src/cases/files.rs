@@ -73,7 +73,7 @@ async fn streamed_body_is_kept(bed: &Bed<'_>) -> Checked {
     let path = folder.join("streamed")?;
     let chunks = (0..100).map(|n| Ok(Bytes::from(format!("chunk {n};")))).collect();
     sandbox.files().write_opts(&path, stream_of(chunks), WriteOptions::default()).await?;
-    let expected: String = (0..100).map(|n| format!("chunk {n};")).collect();
+    let expected = (0..100).map(|n| format!("chunk {n};")).collect::<Vec<_>>().concat();
     ensure_eq!(sandbox.files().read(&path).await?, expected, "content");
     Ok(())
 }

@@ -143,7 +143,7 @@ enum Look {
 
 /// The records of a sandbox with a deadline before and after a look at it.
 async fn around(bed: &Bed<'_>, look: Look) -> Checked<(SandboxRecord, SandboxRecord)> {
-    let sandbox = bed.create(bed.options()?.with_deadline(Duration::from_mins(10))).await?;
+    let sandbox = bed.create(bed.options()?.with_deadline(Duration::from_secs(600))).await?;
     let before = bed.describe(sandbox.id()).await?;
     // The clock has to move for an extension to show.
     tokio::time::sleep(Duration::from_millis(30)).await;

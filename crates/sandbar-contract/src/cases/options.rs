@@ -39,7 +39,9 @@ async fn refused(
 
 async fn none_marked(bed: &Bed<'_>, what: &str, mark: sandbar_core::Labels) -> Checked {
     let left = bed.provider().list_all(Query::new().with_labels(mark)).await?;
-    left.iter().for_each(|record| bed.adopt(&record.id));
+    for record in &left {
+        bed.adopt(&record.id);
+    }
     ensure!(left.is_empty(), "{what}: the refused create left {} sandboxes", left.len());
     Ok(())
 }
@@ -209,7 +211,7 @@ async fn deadline_of_zero_is_invalid(bed: &Bed<'_>) -> Checked {
 }
 
 async fn deadline_is_in_the_record(bed: &Bed<'_>) -> Checked {
-    let hour = |options: CreateOptions| options.with_deadline(Duration::from_hours(1));
+    let hour = |options: CreateOptions| options.with_deadline(Duration::from_secs(3600));
     let (_, record) = honoured(bed, "a deadline", hour).await?;
     let Some(deadline) = record.deadline else { return fail("the record has no deadline") };
     let left = deadline.as_second() - jiff::Timestamp::now().as_second();
@@ -219,7 +221,7 @@ async fn deadline_is_in_the_record(bed: &Bed<'_>) -> Checked {
 
 async fn deadline_action_is_in_the_record(bed: &Bed<'_>) -> Checked {
     let pause = |options: CreateOptions| {
-        options.with_deadline(Duration::from_hours(1)).with_on_deadline(DeadlineAction::Pause)
+        options.with_deadline(Duration::from_secs(3600)).with_on_deadline(DeadlineAction::Pause)
     };
     let (_, record) = honoured(bed, "pause at the deadline", pause).await?;
     ensure_eq!(record.on_deadline, DeadlineAction::Pause, "action");

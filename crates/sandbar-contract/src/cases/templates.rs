@@ -14,7 +14,7 @@ group!("templates";
     in_use_is_not_removed, outlives_its_sandbox, failed_lookup_is_an_error,
 );
 
-fn part<'a>(provider: &'a dyn SandboxProvider) -> Checked<&'a dyn Templates> {
+fn part(provider: &dyn SandboxProvider) -> Checked<&dyn Templates> {
     provider_part(provider.templates(), provider, "templates")
 }
 

@@ -16,7 +16,7 @@ group!("volumes";
     sleeping_counts_as_attached, hides_what_the_template_has, failed_lookup_is_an_error,
 );
 
-fn part<'a>(provider: &'a dyn SandboxProvider) -> Checked<&'a dyn Volumes> {
+fn part(provider: &dyn SandboxProvider) -> Checked<&dyn Volumes> {
     provider_part(provider.volumes(), provider, "volumes")
 }
 

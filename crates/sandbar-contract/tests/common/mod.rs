@@ -10,6 +10,7 @@ pub(crate) fn fault_of(fault: Fault) -> Option<sandbar_core::Fault> {
         Fault::Volumes => sandbar_core::Fault::Volumes,
         Fault::Templates => sandbar_core::Fault::Templates,
         Fault::Stat => sandbar_core::Fault::Stat,
+        Fault::Exit => sandbar_core::Fault::Exit,
         _ => return None,
     })
 }

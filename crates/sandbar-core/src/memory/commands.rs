@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::future::join3;
 
+use super::fault::Fault;
 use super::process::{Ended, Input, Launched, PipeReader};
 use super::run::{Start, end_within, next_output, prepare, timed_out};
 use super::sandbox::MemorySandbox;
@@ -44,7 +45,7 @@ impl Commands for MemorySandbox {
         ends.stderr.discard();
         match status {
             Some(status) => Ok(Output {
-                status,
+                status: if self.world.faults.take(Fault::Exit) { ExitStatus::Unknown } else { status },
                 stdout,
                 stderr,
                 truncated: more_out || more_err,

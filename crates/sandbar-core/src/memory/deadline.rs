@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 
 use super::machine::Machine;
 use super::world::World;
-use crate::{Deadline, DeadlineMode, Error, Result};
+use crate::{Deadline, DeadlineMode, Error, Result, State};
 
 /// Longest nap before looking at the clock again, so that a clock that was set does not delay a deadline for long.
 const MAX_NAP: Duration = Duration::from_secs(60);
@@ -61,6 +61,9 @@ async fn watch_clock(world: Weak<World>, machine: Weak<Machine>, changed: Arc<No
         if left.is_zero() {
             let (Some(world), Some(machine)) = (world.upgrade(), machine.upgrade()) else { return };
             world.meet_deadline(&machine);
+            if machine.state() == State::Destroying {
+                return;
+            }
             continue;
         }
         // Whether it is time or the deadline changed: look again.

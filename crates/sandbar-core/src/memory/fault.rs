@@ -20,6 +20,8 @@ pub enum Fault {
     Templates,
     /// The next `stat` of a file can't be made.
     Stat,
+    /// How the next command ends is not learned.
+    Exit,
 }
 
 /// The failures that are still to come.

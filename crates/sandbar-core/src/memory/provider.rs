@@ -9,6 +9,7 @@ use super::create::create;
 use super::fault::Fault;
 use super::program::{Program, Registry};
 use super::sandbox::MemorySandbox;
+use super::store::{MemoryTemplates, MemoryVolumes};
 use super::world::{BACKEND, World};
 use crate::{
     CreateOptions, Error, ErrorKind, GetOptions, Query, Result, Retry, Sandbox, SandboxId, SandboxProvider,
@@ -41,7 +42,9 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct MemoryProvider {
-    pub(super) world: Arc<World>,
+    world: Arc<World>,
+    templates: MemoryTemplates,
+    volumes: MemoryVolumes,
 }
 
 /// Puts a [`MemoryProvider`] together.
@@ -59,7 +62,12 @@ impl MemoryBuilder {
 
     /// The provider.
     pub fn build(self) -> MemoryProvider {
-        MemoryProvider { world: Arc::new(World::new(self.programs)) }
+        let world = Arc::new(World::new(self.programs));
+        MemoryProvider {
+            templates: MemoryTemplates { world: world.clone() },
+            volumes: MemoryVolumes { world: world.clone() },
+            world,
+        }
     }
 }
 
@@ -145,11 +153,11 @@ impl SandboxProvider for MemoryProvider {
     }
 
     fn templates(&self) -> Option<&dyn Templates> {
-        Some(self)
+        Some(&self.templates)
     }
 
     fn volumes(&self) -> Option<&dyn Volumes> {
-        Some(self)
+        Some(&self.volumes)
     }
 
     fn missing_reason(&self, part: &str) -> Option<String> {

@@ -1,16 +1,29 @@
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::fault::Fault;
-use super::provider::MemoryProvider;
-use super::world::{BACKEND, Held, StoredTemplate, StoredVolume};
+use super::world::{BACKEND, Held, StoredTemplate, StoredVolume, World};
 use crate::{
     CommitOptions, Error, ErrorKind, Result, Template, TemplateId, Templates, VolumeInfo, VolumeName,
     VolumeQuery, Volumes,
 };
 
+/// The templates part, a type of its own: on the provider's its methods would be taken for the provider's.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryTemplates {
+    pub(super) world: Arc<World>,
+}
+
+/// The volumes part.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryVolumes {
+    pub(super) world: Arc<World>,
+}
+
 #[async_trait]
-impl Templates for MemoryProvider {
+impl Templates for MemoryTemplates {
     async fn commit(&self, options: CommitOptions) -> Result<Template> {
         let CommitOptions { sandbox, template: id, capture_paths, label } = options;
         let machine = self.world.require(&sandbox, "commit")?;
@@ -87,7 +100,7 @@ fn observed(held: &Held, template: &Template) -> Template {
 }
 
 #[async_trait]
-impl Volumes for MemoryProvider {
+impl Volumes for MemoryVolumes {
     async fn create(&self, name: &VolumeName) -> Result<bool> {
         let mut held = self.world.lock();
         if held.volumes.contains_key(name) {

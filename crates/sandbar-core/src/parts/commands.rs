@@ -22,6 +22,25 @@ pub trait Commands: Send + Sync {
     /// - A program that is not found or may not be executed is a shell's answer: exit code 127 or 126, with the reason on standard error.
     /// - A detached descendant does not keep the call: it answers soon after the command itself has ended.
     /// - A working folder or user that does not exist is `InvalidInput`, and nothing runs.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let command = Command::new("printf").args(["%s|", "two words", "$HOME"]);
+    /// let output = sandbox.commands().run(&command).await?;
+    /// assert_eq!(output.stdout_lossy(), "two words|$HOME|");
+    ///
+    /// let slow = Command::shell("echo so far; sleep 60");
+    /// let options = RunOptions::default().with_timeout(std::time::Duration::from_millis(50));
+    /// let error = sandbox.commands().run_opts(&slow, options).await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Timeout);
+    /// assert_eq!(error.partial().unwrap().stdout.as_ref(), b"so far\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn run_opts(&self, command: &Command, options: RunOptions) -> Result<Output>;
 
     /// [`Commands::run_opts`] with defaults.

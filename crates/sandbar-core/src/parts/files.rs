@@ -16,11 +16,39 @@ pub type ByteStream = BoxStream<'static, Result<Bytes>>;
 #[async_trait]
 pub trait Files: Send + Sync {
     /// Reads a file as a stream. A missing file is `NotFound`, a folder `InvalidInput`.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let path = GuestPath::new("/tmp/file")?;
+    /// sandbox.files().write(&path, "0123456789".into()).await?;
+    /// let range = Some(FileRange { start: 2, length: Some(3) });
+    /// let read = sandbox.files().read_opts(&path, ReadOptions { range, user: None }).await?;
+    /// assert_eq!(read.collect(100).await?, "234");
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn read_opts(&self, path: &GuestPath, options: ReadOptions) -> Result<FileRead>;
 
     /// Writes a file, replacing what was there, and makes the folders above it. The file is the user's.
     ///
     /// A body that ends with an error leaves no new file, and its error is the answer.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let path = GuestPath::new("/tmp/new/folder/file")?;
+    /// let entry = sandbox.files().write(&path, "text".into()).await?;
+    /// assert_eq!((entry.size, entry.owner.as_str()), (4, "user"));
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn write_opts(
         &self,
         path: &GuestPath,
@@ -29,18 +57,85 @@ pub trait Files: Send + Sync {
     ) -> Result<FileEntry>;
 
     /// What is at `path`, links followed; `None` means that there is positively nothing.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// assert!(sandbox.files().stat(&GuestPath::new("/no/such/file")?).await?.is_none());
+    /// let tmp = sandbox.files().stat(&GuestPath::new("/tmp")?).await?.expect("it is there");
+    /// assert_eq!(tmp.kind, EntryKind::Directory);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn stat(&self, path: &GuestPath) -> Result<Option<FileEntry>>;
 
     /// What is in a folder, in no order. A missing folder is `NotFound`, a file `InvalidInput`; an empty list is an empty folder.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let folder = GuestPath::new("/tmp")?;
+    /// assert!(sandbox.files().list(&folder).await?.is_empty());
+    /// let missing = sandbox.files().list(&folder.join("missing")?).await.unwrap_err();
+    /// assert_eq!(missing.kind(), ErrorKind::NotFound);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn list_opts(&self, path: &GuestPath, options: ListOptions) -> Result<Vec<FileEntry>>;
 
     /// Makes a folder and those above it; `false` means that it was there already. A file in its place is `InvalidInput`.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let folder = GuestPath::new("/tmp/a/b")?;
+    /// assert!(sandbox.files().make_dir(&folder).await?);
+    /// assert!(!sandbox.files().make_dir(&folder).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn make_dir(&self, path: &GuestPath) -> Result<bool>;
 
     /// Moves a file or folder, making the folders above the destination. A missing source is `NotFound`.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let (from, to) = (GuestPath::new("/tmp/from")?, GuestPath::new("/tmp/below/to")?);
+    /// sandbox.files().write(&from, "text".into()).await?;
+    /// assert_eq!(sandbox.files().rename(&from, &to).await?.path, to);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn rename(&self, from: &GuestPath, to: &GuestPath) -> Result<FileEntry>;
 
     /// Removes a file or a folder with all that is in it; `false` means that there was positively nothing. Links are not followed.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let path = GuestPath::new("/tmp/file")?;
+    /// sandbox.files().write(&path, "text".into()).await?;
+    /// assert!(sandbox.files().remove(&path).await?);
+    /// assert!(!sandbox.files().remove(&path).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn remove(&self, path: &GuestPath) -> Result<bool>;
 }
 

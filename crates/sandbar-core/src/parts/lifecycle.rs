@@ -9,6 +9,20 @@ use crate::{DeadlineAction, EgressPolicy, LimitDemand, Resources, Result, Sandbo
 #[async_trait]
 pub trait Pausing: Send + Sync {
     /// Suspends the sandbox. Either it is suspended when this answers, or there is an error and it is as before.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// assert!(sandbox.require_pausing()?.hibernate().await?.processes_preserved);
+    /// assert_eq!(sandbox.record().await?.state, State::Sleeping);
+    /// sandbox.require_pausing()?.resume().await?;
+    /// assert_eq!(sandbox.record().await?.state, State::Running);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn hibernate(&self) -> Result<HibernationOutcome>;
 
     /// Resumes it. The outcome is what was observed afterwards.
@@ -33,6 +47,21 @@ pub struct HibernationOutcome {
 #[async_trait]
 pub trait Forking: Send + Sync {
     /// Makes a copy that goes its own way from now on.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let path = GuestPath::new("/tmp/file")?;
+    /// sandbox.files().write(&path, "parent's".into()).await?;
+    /// let (copy, _) = sandbox.require_forking()?.fork(ForkOptions::default()).await?;
+    /// copy.files().write(&path, "copy's".into()).await?;
+    /// assert_eq!(sandbox.files().read(&path).await?, "parent's");
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn fork(&self, options: ForkOptions) -> Result<(Arc<dyn Sandbox>, ForkOutcome)>;
 }
 

@@ -27,6 +27,21 @@ pub trait Processes: Send + Sync {
     /// - With a terminal, it is a real controlling terminal: byte 3 interrupts. Without, plain pipes. Never one for the other.
     /// - All output comes before [`ProcessEvent::Exit`].
     /// - Dropping the handle does not end the process.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let options = SpawnOptions::new().with_stdin(StdinMode::Open);
+    /// let process = sandbox.require_processes()?.spawn(&Command::new("cat"), options).await?;
+    /// process.control.write("text".into()).await?;
+    /// process.control.close_stdin().await?;
+    /// assert!(process.wait().await?.status.is_success());
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn spawn(&self, command: &Command, options: SpawnOptions) -> Result<Process>;
 
     /// The processes started through the contract that still run.
@@ -36,6 +51,22 @@ pub trait Processes: Send + Sync {
     async fn attach(&self, pid: ProcessId) -> Result<Process>;
 
     /// Sends a signal to the process and its tree; `false` means that there is positively no such process.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let processes = sandbox.require_processes()?;
+    /// let process = processes.spawn(&Command::new("sleep").arg("60"), SpawnOptions::new()).await?;
+    /// let pid = process.pid;
+    /// assert!(processes.signal(pid, Signal::TERM).await?);
+    /// assert_eq!(process.wait().await?.status, ExitStatus::Signal(15));
+    /// assert!(!processes.signal(pid, Signal::TERM).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn signal(&self, pid: ProcessId, signal: Signal) -> Result<bool>;
 }
 

@@ -9,6 +9,26 @@ use crate::{Command, EnvVars, GuestPath, Result, SandboxId, TemplateId, UserName
 #[async_trait]
 pub trait Templates: Send + Sync {
     /// Captures a sandbox's file system. Committing an id again replaces it. A capture path that can't be included is an error.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let template = TemplateId::new("warm")?;
+    /// let options = CommitOptions {
+    ///     sandbox: sandbox.id().clone(),
+    ///     template: template.clone(),
+    ///     capture_paths: vec![GuestPath::new("/home/user")?],
+    ///     label: None,
+    /// };
+    /// provider.require_templates()?.commit(options).await?;
+    /// provider.create(CreateOptions::new().with_template(template.clone())).await?;
+    /// assert_eq!(provider.require_templates()?.remove(&template).await.unwrap_err().kind(), ErrorKind::Conflict);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn commit(&self, options: CommitOptions) -> Result<Template>;
 
     /// A template; `None` means that it positively does not exist.
@@ -104,6 +124,21 @@ pub enum BuildLog {
 #[async_trait]
 pub trait Volumes: Send + Sync {
     /// Makes a volume; `false` means that it was there already, its content kept.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let (volumes, name) = (provider.require_volumes()?, VolumeName::new("data")?);
+    /// assert!(volumes.create(&name).await?);
+    /// assert!(!volumes.create(&name).await?);
+    /// let mount = VolumeMount { volume: name.clone(), path: GuestPath::new("/mnt/data")? };
+    /// provider.create(CreateOptions::new().with_volume(mount)).await?;
+    /// assert_eq!(volumes.remove(&name).await.unwrap_err().kind(), ErrorKind::Conflict);
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn create(&self, name: &VolumeName) -> Result<bool>;
 
     /// Whether it exists. A positive answer either way.

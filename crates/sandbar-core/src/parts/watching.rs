@@ -12,6 +12,22 @@ pub type WatchEvents = BoxStream<'static, Result<FileChange>>;
 pub trait Watching: Send + Sync {
     /// Watches a folder. The watch is armed when this answers: every later change is seen or the stream ends with an error.
     /// A missing folder is `NotFound`, a file `InvalidInput`.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # use futures::StreamExt;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let folder = GuestPath::new("/tmp")?;
+    /// let mut changes = sandbox.require_watching()?.watch(&folder, WatchOptions::Folder).await?;
+    /// sandbox.files().write(&folder.join("file")?, "text".into()).await?;
+    /// let change = changes.next().await.expect("the stream goes on")?;
+    /// assert_eq!((change.kind, change.path), (FileChangeKind::Create, folder.join("file")?));
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn watch(&self, path: &GuestPath, options: WatchOptions) -> Result<WatchEvents>;
 }
 

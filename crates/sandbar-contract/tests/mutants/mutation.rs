@@ -1,0 +1,112 @@
+macro_rules! mutations {
+    ($($(#[$doc:meta])* $name:ident => $case:literal,)*) => {
+        /// One broken rule.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Mutation {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Mutation {
+            /// All of them.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The case that has to catch it.
+            pub(crate) fn caught_by(self) -> &'static str {
+                match self {
+                    $(Self::$name => $case,)*
+                }
+            }
+        }
+    };
+}
+
+mutations! {
+    /// Every command ends with code 0.
+    SwallowsNonZeroExit => "commands.non_zero_exit_is_data",
+    /// A command that a signal ended ends with code 0.
+    SwallowsSignals => "commands.signal_is_data",
+    /// A command whose end is unknown ends with code 0.
+    UnknownExitIsSuccess => "commands.unknown_end_is_a_failure",
+    /// A command's environment is forgotten.
+    DropsEnv => "surroundings.env_reaches_the_command",
+    /// Output passes through a string.
+    LossyBytes => "output.all_byte_values_arrive",
+    /// Output is trimmed.
+    TrimsOutput => "output.is_not_trimmed",
+    /// Standard error is added to standard output.
+    MergesStreams => "output.streams_are_kept_apart",
+    /// Cut output is not told.
+    HidesTruncation => "output.limit_says_truncated",
+    /// Standard input is forgotten.
+    DropsStdin => "output.stdin_arrives",
+    /// Arguments are joined and given to a shell.
+    ParsesArgumentsAgain => "commands.arguments_are_not_parsed_by_a_shell",
+    /// The working folder is ignored.
+    IgnoresFolder => "surroundings.folder_is_honoured",
+    /// A timeout answers, and the command goes on.
+    TimeoutWithoutKill => "surroundings.timeout_ends_the_tree",
+    /// A timeout loses what was said so far.
+    TimeoutLosesOutput => "surroundings.timeout_keeps_partial_output",
+    /// A command wakes a sleeping sandbox.
+    WakesOnCommand => "surroundings.sleeping_sandbox_is_a_conflict",
+    /// A lookup that failed says that there is nothing.
+    FailedLookupIsNone => "lookup.failed_get_is_an_error",
+    /// What is absent is an error.
+    AbsenceIsAnError => "lookup.describe_of_unknown_is_none",
+    /// `get` wakes.
+    WakesOnGet => "lookup.get_does_not_wake",
+    /// `describe` pushes the deadline out.
+    ExtendsOnDescribe => "lookup.describe_does_not_extend",
+    /// A listing that broke off looks whole.
+    HidesBrokenListing => "list.broken_listing_is_an_error",
+    /// The last row of a listing is missing.
+    ShortListing => "list.holds_all",
+    /// Rows come twice.
+    DuplicateRows => "list.holds_each_once",
+    /// A listing ignores the project asked for.
+    IgnoresProjectFilter => "list.filters_by_project",
+    /// Self-delivered environment becomes labels.
+    StoresSelfDeliveredEnv => "create.self_delivered_env_is_not_in_the_record",
+    /// Self-delivered environment becomes environment.
+    DeliversSelfDeliveredEnv => "create.self_delivered_env_is_not_in_the_sandbox",
+    /// A label of the caller overrides the project.
+    LabelsOverride => "create.labels_do_not_override_the_record",
+    /// A missing template is replaced by the default.
+    TemplateFallsBack => "create.missing_template_is_an_error",
+    /// A create that fails leaves a sandbox.
+    LeavesWreckage => "create.half_way_failure_leaves_nothing",
+    /// The isolation asked for is ignored.
+    IgnoresIsolation => "options.isolation_is_met_or_refused",
+    /// The deadline asked for is ignored.
+    IgnoresDeadline => "options.deadline_is_in_the_record",
+    /// The main command is ignored.
+    IgnoresMainCommand => "options.main_command_that_cannot_run_is_an_error",
+    /// Destroying what is absent says that it was there.
+    DestroyIsAlwaysTrue => "destroy.says_true_then_false",
+    /// A destroy that failed says that there was nothing.
+    FailedDestroyIsFalse => "destroy.failed_destroy_is_an_error",
+    /// Extending can shorten.
+    ExtendShortens => "deadline.extend_only_never_shortens",
+    /// A terminal is replaced by pipes.
+    PipesForTerminal => "processes.terminal_is_real_or_refused",
+    /// A signal to nobody says that it arrived.
+    SignalIsAlwaysTrue => "processes.signal_to_none_is_false",
+    /// The exit comes before the output.
+    ExitComesFirst => "processes.exit_is_the_last_event",
+    /// A write whose body fails leaves half a file.
+    KeepsHalfAFile => "files.failed_body_leaves_no_new_file",
+    /// The range asked for is ignored.
+    IgnoresRange => "files.range_is_cut",
+    /// A stat that failed says that there is nothing.
+    FailedStatIsNone => "tree.failed_stat_is_an_error",
+    /// A missing folder is an empty one.
+    MissingFolderIsEmpty => "tree.list_of_missing_is_not_found",
+    /// Removing what is absent says that it was there.
+    RemoveIsAlwaysTrue => "tree.remove_of_missing_is_false",
+    /// Hibernating does nothing and says that it did.
+    HibernateIsANoOp => "pausing.hibernate_makes_it_sleep",
+    /// Hibernating says that the processes are gone.
+    HibernateClaims => "pausing.outcome_is_what_happened",
+    /// A volume that could not be looked up does not exist.
+    FailedVolumeLookupIsFalse => "volumes.failed_lookup_is_an_error",
+}
