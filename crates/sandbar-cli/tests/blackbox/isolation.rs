@@ -201,7 +201,7 @@ fn planted_secrets_are_out_of_reach() {
     let mut planted =
         vec![home.path().join("planted"), Path::new(&own_home).join(format!(".planted-{word}"))];
     if ids() == Ids::Range {
-        planted.push(format!("/root/.planted-{word}").into());
+        planted.push(format!("/root/.other-{word}").into());
         planted.push(format!("/home/planted-{word}").into());
         planted.push(format!("/var/lib/planted-{word}").into());
         planted.push(format!("/etc/planted-{word}").into());

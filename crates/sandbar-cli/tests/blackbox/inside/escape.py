@@ -32,7 +32,7 @@ ARM = dict(
     unknown=9999, sethostname=161, setdomainname=162, vhangup=58, fanotify_init=262, name_to_handle_at=264,
 )
 calls = X86 if os.uname().machine == "x86_64" else ARM
-result = {"syscalls": {}}
+result = {"syscalls": {}, "fds": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1]}
 for name, number in calls.items():
     arguments = (0x10000000,) if name == "unshare" else (0, 0, 0, 0, 0)
     result["syscalls"][name] = call(number, *arguments)
@@ -81,7 +81,7 @@ def writable(path):
         return errno.errorcode.get(e.errno, str(e.errno))
 result["write"] = {path: writable(path) for path in (
     "/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/vm/drop_caches",
-    "/proc/sys/user/max_user_namespaces", "/proc/sys/fs/binfmt_misc/register", "/proc/1/mem", "/proc/1/oom_score_adj")}
+    "/proc/sys/user/max_user_namespaces", "/proc/sys/fs/binfmt_misc/register", "/proc/1/mem")}
 result["links"] = {}
 for link in ("exe", "root", "cwd", "fd/4"):
     result["links"][link] = attempt(lambda: os.stat(f"/proc/1/{link}/" if link in ("root", "cwd") else f"/proc/1/{link}"))
@@ -94,7 +94,6 @@ result["uid_map"] = open("/proc/self/uid_map").read().split()
 result["pids"] = sorted(int(p) for p in os.listdir("/proc") if p.isdigit())
 result["mountinfo"] = open("/proc/self/mountinfo").read()
 result["mounts"] = {line.split()[4]: line.split()[5].split(",") for line in result["mountinfo"].splitlines()}
-result["fds"] = sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1]
 result["devices"] = sorted(os.listdir("/dev"))
 result["mknod"] = attempt(lambda: os.mknod("/tmp/device", 0o600 | 0o020000, os.makedev(1, 3)))
 result["boot_id"] = open("/proc/sys/kernel/random/boot_id").read().strip()
