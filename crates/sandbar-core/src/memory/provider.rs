@@ -101,7 +101,9 @@ impl Default for MemoryProvider {
 
 impl fmt::Debug for MemoryProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryProvider").field("sandboxes", &self.world.lock().machines.len()).finish()
+        f.debug_struct("MemoryProvider")
+            .field("sandboxes", &self.world.lock().machines.len())
+            .finish_non_exhaustive()
     }
 }
 
