@@ -52,11 +52,17 @@ else:
 time.sleep(600)
 "#,
     ]);
-    assert_eq!(output.status.code(), Some(124), "{}", both(&output));
     let record = home.describe(&id);
+    if state(&record, "pids") == "watched" {
+        // Whoever watches ends the bomb, before its time or at it.
+        assert!(matches!(output.status.code(), Some(124 | 137)), "{}", both(&output));
+    } else {
+        assert_eq!(output.status.code(), Some(124), "{}", both(&output));
+    }
     if state(&record, "pids") == "enforced" {
         assert!(String::from_utf8_lossy(&output.stdout).starts_with("refused at"), "{}", both(&output));
-        assert!(record["limits"]["pids"]["hits"].as_u64() > Some(0), "{record}");
+        let hits = &record["limits"]["pids"]["hits"];
+        assert!(hits.is_null() || hits.as_u64() > Some(0), "counted, where it can be: {record}");
     }
     still_well(&home, &id);
 }
