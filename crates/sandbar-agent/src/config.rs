@@ -49,14 +49,7 @@ pub struct AgentConfig {
     pub sudo_socket: Option<PathBuf>,
     /// Folder with `passwd` and `group`.
     pub etc: PathBuf,
-    /// How long a stream's only reader may leave output unread before it is dropped, in seconds. Meanwhile the
-    /// command waits.
-    pub stall_secs: u64,
 }
-
-/// Default of [`AgentConfig::stall_secs`]: long enough for a reader that is busy, short enough that a command whose
-/// reader has vanished without closing goes on.
-pub const STALL_SECS: u64 = 60;
 
 impl Default for AgentConfig {
     fn default() -> Self {
@@ -75,7 +68,6 @@ impl Default for AgentConfig {
             root_capabilities: Vec::new(),
             sudo_socket: Some(PathBuf::from(SUDO_SOCKET)),
             etc: PathBuf::from("/etc"),
-            stall_secs: STALL_SECS,
         }
     }
 }

@@ -17,8 +17,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpStream, UnixListener};
 use tokio::time::timeout;
 
+use crate::descriptor;
+use crate::log::log;
 use crate::state::State;
-use crate::{blocking, descriptor};
 
 /// Largest packet either way, in bytes.
 const MAX_PACKET: usize = 64 << 10;
@@ -155,7 +156,7 @@ pub(crate) async fn serve(state: Rc<State>, agent: Rc<UnixListener>, socket: Soc
                 tokio::task::spawn_local(converse(state.clone(), agent.clone(), socket.clone(), connection));
             }
             Err(error) => {
-                eprintln!("sandbar-agent: accept a control connection: {error}");
+                log(format_args!("accept a control connection: {error}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -186,7 +187,7 @@ async fn converse(state: Rc<State>, agent: Rc<UnixListener>, control: Rc<Socket>
                     Ok(stream) => send(&connection, &json!({"ok": true}), &[stream.as_fd()]).await,
                     Err(error) => send(&connection, &refusal(&error), &[]).await,
                 },
-                Op::KillAll { signal } => send(&connection, &kill_all(&state, signal).await, &[]).await,
+                Op::KillAll { signal } => send(&connection, &kill_all(&state, signal), &[]).await,
                 Op::Shutdown => {
                     let sent = send(&connection, &json!({"ok": true}), &[]).await;
                     state.shutdown.notify_one();
@@ -235,17 +236,16 @@ async fn dial(port: u16) -> Result<TcpStream, String> {
 }
 
 /// Signals everything but the agent and the commands' stubs, which end with what is below them.
-async fn kill_all(state: &State, signal: i32) -> Value {
+fn kill_all(state: &State, signal: i32) -> Value {
     let trees = state.registry.trees();
-    let is_init = std::process::id() == 1;
-    let sent = blocking::run(move || {
-        if is_init {
-            let stubs: Vec<i32> = trees.iter().map(|tree| tree.stub()).collect();
-            return signal_all(signal, &stubs);
-        }
+    // Here and now: where no process can be made, no thread can be either.
+    let sent = if std::process::id() == 1 {
+        let stubs: Vec<i32> = trees.iter().map(|tree| tree.stub()).collect();
+        signal_all(signal, &stubs)
+    } else {
         trees.iter().map(|tree| tree.signal(signal, Reach::Everything)).sum()
-    });
-    match sent.await.and_then(|sent| sent) {
+    };
+    match sent {
         Ok(count) => json!({"ok": true, "signalled": count}),
         Err(error) => refusal(&error.to_string()),
     }

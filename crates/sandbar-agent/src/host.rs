@@ -7,7 +7,6 @@ use http::header::{HeaderMap, HeaderValue};
 use hyper::body::Incoming;
 use sandbar_wire::envd::{ENVD_VERSION, HttpError, InitRequest, Metrics, tokens_equal};
 
-use crate::blocking;
 use crate::http::{Response, empty, json, read_all, token_allows};
 use crate::state::State;
 
@@ -28,23 +27,12 @@ pub(crate) fn health() -> Response {
 }
 
 /// `GET /metrics`. The load is that since the last call, of the first call that since boot.
-pub(crate) async fn metrics(state: &State) -> Result<Response, HttpError> {
+pub(crate) fn metrics(state: &State) -> Result<Response, HttpError> {
     let failed =
         |what: &str, error: &dyn std::fmt::Display| HttpError::new(500, format!("read {what}: {error}"));
-    let (stat, memory, disk) = blocking::run(|| {
-        (
-            std::fs::read_to_string("/proc/stat"),
-            std::fs::read_to_string("/proc/meminfo"),
-            rustix::fs::statvfs("/"),
-        )
-    })
-    .await
-    .map_err(|error| failed("metrics", &error))?;
-    let (stat, memory) = (
-        stat.map_err(|error| failed("/proc/stat", &error))?,
-        memory.map_err(|error| failed("/proc/meminfo", &error))?,
-    );
-    let disk = disk.map_err(|error| failed("the root file system", &error))?;
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|error| failed(path, &error));
+    let (stat, memory) = (read("/proc/stat")?, read("/proc/meminfo")?);
+    let disk = rustix::fs::statvfs("/").map_err(|error| failed("the root file system", &error))?;
     let sample = cpu_sample(&stat);
     let before = state.cpu.replace(Some(sample)).unwrap_or(CpuSample { busy: 0, total: 0 });
     let kib = |name: &str| {

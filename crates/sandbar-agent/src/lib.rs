@@ -12,6 +12,7 @@ mod files;
 mod filesystem;
 mod host;
 mod http;
+mod log;
 mod paths;
 mod processes;
 mod role;

@@ -5,17 +5,21 @@ use sandbar_engine::handover;
 use sandbar_engine::process;
 
 use crate::config::{CONFIG_MAX_BYTES, CONFIG_VERSION, SUDO_SOCKET};
-use crate::{AgentConfig, Listeners, serve, sudo};
+use crate::log::log;
+use crate::server::serve_with;
+use crate::{AgentConfig, Listeners, sudo};
 
 /// The agent's `main`: takes configuration and listeners from the inherited descriptors and serves until the sandbox
 /// ends. A failure is one line on standard error (the log pipe) and exit code 1.
 pub fn main_from_handover() -> ! {
+    // What process lists show; the file's own name says less.
+    let _ = rustix::thread::set_name(c"sandbar-agent");
     process::share_one_heap();
     process::become_quiet_parent();
     let code = match start() {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("sandbar-agent: {error}");
+            log(format_args!("{error}"));
             1
         }
     };
@@ -23,11 +27,23 @@ pub fn main_from_handover() -> ! {
 }
 
 fn start() -> io::Result<()> {
+    for output in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        // The log must not hold the agent up; a line that doesn't fit is lost.
+        let _ = rustix::io::ioctl_fionbio(output, true);
+    }
+    let oom_score = process::OomScore::open();
     process::hide_from_ptrace()?;
     let config = read_config(process::take_descriptor(handover::CONFIG_FD)?)?;
     let agent = process::take_descriptor(handover::AGENT_LISTENER_FD)?;
     let control = process::take_descriptor(handover::CTL_LISTENER_FD)?;
-    serve(config, Listeners { agent, control: Some(control) })?;
+    let oom_score = match oom_score {
+        Ok(score) => Some(score),
+        Err(error) => {
+            log(format_args!("commands are as likely victims of a lack of memory as the agent: {error}"));
+            None
+        }
+    };
+    serve_with(config, Listeners { agent, control: Some(control) }, oom_score)?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use sandbar_engine::process::{Reach, release_free_memory};
+use sandbar_engine::process::{OomScore, Reach, release_free_memory};
 use sandbar_wire::envd::{HttpError, Signal};
 use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
@@ -17,8 +17,9 @@ use tokio::task::LocalSet;
 use tokio::time::timeout;
 
 use crate::http::{Request, Response, empty, error, token_allows, with_cors};
+use crate::log::log;
 use crate::state::State;
-use crate::{AgentConfig, blocking, control, files, host, rpc, sudo};
+use crate::{AgentConfig, control, files, host, rpc, sudo};
 
 /// Most connections at the same time; further ones wait in the listener. An SDK opens up to 200.
 const MAX_CONNECTIONS: usize = 2048;
@@ -53,20 +54,23 @@ pub enum Outcome {
 /// Serves until the deadline passes or the host side asks for the end. Whatever was started is ended before it
 /// returns; as PID 1 returning and exiting ends everything else too.
 pub fn serve(config: AgentConfig, listeners: Listeners) -> io::Result<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .max_blocking_threads(blocking::MAX_THREADS)
-        .thread_keep_alive(blocking::KEEP_ALIVE)
-        .thread_stack_size(blocking::STACK_BYTES)
-        .build()?;
-    let outcome = LocalSet::new().block_on(&runtime, run(config, listeners));
+    serve_with(config, listeners, None)
+}
+
+/// The same, where commands are to be victims of a lack of memory before this process.
+pub(crate) fn serve_with(
+    config: AgentConfig,
+    listeners: Listeners,
+    oom_score: Option<OomScore>,
+) -> io::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let outcome = LocalSet::new().block_on(&runtime, run(config, listeners, oom_score));
     runtime.shutdown_background();
     outcome
 }
 
-async fn run(config: AgentConfig, listeners: Listeners) -> io::Result<Outcome> {
-    let state = State::new(config)?;
+async fn run(config: AgentConfig, listeners: Listeners, oom_score: Option<OomScore>) -> io::Result<Outcome> {
+    let state = State::new(config, oom_score)?;
     let listener = StdListener::from(listeners.agent);
     listener.set_nonblocking(true)?;
     let listener = Rc::new(UnixListener::from_std(listener)?);
@@ -114,7 +118,7 @@ async fn accept(state: Rc<State>, listener: Rc<UnixListener>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                eprintln!("sandbar-agent: accept: {error}");
+                log(format_args!("accept: {error}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -174,7 +178,7 @@ async fn route(state: &Rc<State>, request: Request) -> Result<Response, HttpErro
             let (parts, body) = request.into_parts();
             files::compose(state, &parts.headers, body).await
         }
-        ("GET", "/metrics") => host::metrics(state).await,
+        ("GET", "/metrics") => host::metrics(state),
         ("GET", "/envs") => Ok(host::envs(state)),
         ("POST", "/init") => {
             let (parts, body) = request.into_parts();

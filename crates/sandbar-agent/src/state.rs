@@ -2,8 +2,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use sandbar_engine::process::{Capabilities, Identity, capability_mask};
+use sandbar_engine::process::{Capabilities, Identity, OomScore};
+use sandbar_engine::{SANDBOX_ROOT_CAPABILITIES, capability_mask};
 use sandbar_wire::envd::{Code, RpcError, Timestamp, reason};
 use tokio::sync::Notify;
 
@@ -24,6 +26,7 @@ pub(crate) struct State {
     pub(crate) deadline: Cell<Option<u64>>,
     pub(crate) deadline_changed: Notify,
     pub(crate) shutdown: Notify,
+    pub(crate) oom_score: Option<Arc<OomScore>>,
     root_capabilities: u64,
     own_uid: u32,
 }
@@ -38,7 +41,7 @@ pub(crate) struct Defaults {
 }
 
 impl State {
-    pub(crate) fn new(config: AgentConfig) -> io::Result<Rc<Self>> {
+    pub(crate) fn new(config: AgentConfig, oom_score: Option<OomScore>) -> io::Result<Rc<Self>> {
         let defaults = Defaults {
             user: config.default_user.clone(),
             workdir: config.default_workdir.clone(),
@@ -54,7 +57,8 @@ impl State {
             deadline: Cell::new(config.deadline_unix_ms),
             deadline_changed: Notify::new(),
             shutdown: Notify::new(),
-            root_capabilities: capability_mask(&config.root_capabilities)?,
+            root_capabilities: root_capabilities(&config.root_capabilities)?,
+            oom_score: oom_score.map(Arc::new),
             own_uid: rustix::process::geteuid().as_raw(),
             config,
         }))
@@ -121,5 +125,29 @@ impl State {
         ]);
         env.extend(self.defaults.borrow().env.iter().map(|(name, value)| (name.clone(), value.clone())));
         env
+    }
+}
+
+/// The bit set of capabilities by their names. Only those on the engine's list can be asked for.
+fn root_capabilities(names: &[String]) -> io::Result<u64> {
+    names.iter().try_fold(0, |mask, name| {
+        let known = SANDBOX_ROOT_CAPABILITIES.iter().find(|known| known.name.eq_ignore_ascii_case(name));
+        let known = known.ok_or_else(|| {
+            let text = format!("capability `{name}` is not one that sandbox root may have");
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })?;
+        Ok(mask | capability_mask(std::slice::from_ref(known)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listed_capabilities_have_bits() {
+        let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(root_capabilities(&names(&["CAP_CHOWN", "cap_kill"])).unwrap(), 0b10_0001);
+        assert!(root_capabilities(&names(&["CAP_SYS_ADMIN"])).unwrap_err().to_string().contains("SYS_ADMIN"));
     }
 }

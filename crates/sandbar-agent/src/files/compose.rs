@@ -39,7 +39,7 @@ pub(crate) async fn compose(
     let destination = access.resolve(&request.destination);
     let context = access.context.clone();
     let entry = blocking::run(move || join(&context, &sources, &destination)).await;
-    Ok(json(200, &entry.map_err(|error| HttpError::new(500, error.to_string()))??))
+    Ok(json(200, &entry??))
 }
 
 fn join(context: &Context, sources: &[PathBuf], destination: &Path) -> Result<FileEntry, HttpError> {

@@ -33,7 +33,7 @@ pub(crate) async fn download(
     let path = access.path.as_deref().ok_or_else(|| HttpError::new(400, "missing query parameter `path`"))?;
     let path = access.resolve(path);
     let opened = path.clone();
-    let (file, meta) = blocking::run(move || open(&opened)).await.map_err(internal)??;
+    let (file, meta) = blocking::run(move || open(&opened)).await??;
     let encoding = if is_partial(headers) { Encoding::Identity } else { choose(headers)? };
     let version = Version::new(meta.mtime(), meta.mtime_nsec(), meta.len());
     let mut response = respond(file, &meta, &version, encoding, headers, method).await?;

@@ -62,7 +62,7 @@ pub(crate) async fn upload(
         }
     };
     let entries = blocking::run(move || paths.iter().map(|path| entry(path)).collect::<Vec<_>>()).await;
-    Ok(json(200, &entries.map_err(|error| HttpError::new(500, error.to_string()))?))
+    Ok(json(200, &entries?))
 }
 
 fn is_gzip(headers: &HeaderMap) -> Result<bool, HttpError> {
@@ -170,7 +170,7 @@ impl Writer {
 async fn off<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
 ) -> Result<T, HttpError> {
-    blocking::run(work).await.map_err(|error| HttpError::new(500, error.to_string()))?
+    blocking::run(work).await?
 }
 
 /// A file as an upload's answer describes it.

@@ -39,7 +39,7 @@ impl Follower {
     async fn new(context: Context, root: PathBuf, request: &WatchDirRequest) -> Result<Self, RpcError> {
         let internal = |error: std::io::Error| RpcError::new(Code::Internal, error.to_string());
         let (path, request) = (root.clone(), request.clone());
-        let watch = blocking::run(move || Watch::new(context, path, &request)).await.map_err(internal)??;
+        let watch = blocking::run(move || Watch::new(context, path, &request)).await??;
         let duplicate = duplicate(&watch.inotify).map_err(internal)?;
         let ready = descriptor::watch(duplicate).map_err(internal)?;
         Ok(Self { ready, watch: Some(watch), root, has_more: true })
@@ -58,8 +58,7 @@ impl Follower {
             let batch = watch.read();
             (watch, batch)
         })
-        .await
-        .map_err(internal)?;
+        .await?;
         self.watch = Some(watch);
         let batch = batch.map_err(|error| exhausted(&self.root, &error))?;
         self.has_more = !batch.is_last;

@@ -55,6 +55,7 @@ impl Command<'_> {
             stdio: self.stdio,
             more_descriptors: Vec::new(),
             rlimits: state.config.rlimits.clone(),
+            oom_score: state.oom_score.clone(),
         })
     }
 }

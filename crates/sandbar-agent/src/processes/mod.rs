@@ -15,3 +15,4 @@ pub(crate) use process::Process;
 pub(crate) use queue::{FrameBody, Pace, Queue};
 pub(crate) use registry::{Found, Registry};
 pub(crate) use start::{next_event, start};
+pub(crate) use supervise::end_orphans;

@@ -14,8 +14,6 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout_at};
 
 use super::queue::Queue;
-use crate::blocking;
-
 /// How long a reader that is full may take to catch up by half its queue while others wait for it.
 const LAG_GRACE: Duration = Duration::from_millis(250);
 
@@ -30,8 +28,6 @@ pub(crate) struct Process {
     pub(crate) pty: Option<Rc<AsyncFd<OwnedFd>>>,
     readers: RefCell<Vec<Rc<Queue>>>,
     pub(crate) room: Rc<Notify>,
-    /// How long the only reader may stall.
-    pub(crate) stall: Duration,
     exited_at: Cell<Option<Instant>>,
     pub(crate) exit_changed: Notify,
     /// Sent SIGKILL, or past its deadline: output of descendants isn't waited for.
@@ -44,7 +40,6 @@ impl Process {
         tree: Arc<Tree>,
         stdin: Option<AsyncFd<OwnedFd>>,
         pty: Option<Rc<AsyncFd<OwnedFd>>>,
-        stall: Duration,
     ) -> Self {
         Self {
             pid: info.pid,
@@ -55,7 +50,6 @@ impl Process {
             pty,
             readers: RefCell::default(),
             room: Rc::default(),
-            stall,
             exited_at: Cell::new(None),
             exit_changed: Notify::new(),
             hurried: Cell::new(false),
@@ -87,28 +81,15 @@ impl Process {
 
     /// Gives a frame of output to every reader.
     ///
-    /// The fastest reader sets the pace: the command waits for it, unless it takes nothing for the whole stall time.
-    /// Whoever can't keep up with it is dropped. Without any reader, output is discarded.
+    /// The fastest reader sets the pace, and the command waits for it as long as its connection is open. Whoever can't
+    /// keep up with it is dropped. Without any reader, output is discarded.
     pub(super) async fn publish(&self, frame: &Bytes) {
         loop {
             let room = self.room.notified();
-            let (full, others) = match self.offer(frame) {
+            match self.offer(frame) {
                 Offer::Taken => return,
-                Offer::Full { full, others } => (full, others),
-            };
-            if others > 0 {
-                self.catch_up(&full).await;
-                continue;
-            }
-            let limit = |reader: &Rc<Queue>| reader.last_taken() + self.stall;
-            let now = Instant::now();
-            for reader in full.iter().filter(|reader| limit(reader) <= now) {
-                reader.abort(&too_slow(format!("nothing was read for {} s", self.stall.as_secs())));
-            }
-            if let Some(next) = full.iter().map(limit).min()
-                && next > now
-            {
-                let _ = timeout_at(next, room).await;
+                Offer::Full { full, others } if others > 0 => self.catch_up(&full).await,
+                Offer::Full { .. } => room.await,
             }
         }
     }
@@ -135,7 +116,8 @@ impl Process {
             }
             if timeout_at(limit, room).await.is_err() {
                 for reader in full.iter().filter(|reader| reader.is_open() && !reader.is_half_empty()) {
-                    reader.abort(&too_slow("reader is slower than the others".to_owned()));
+                    let error = RpcError::new(Code::ResourceExhausted, "reader is slower than the others");
+                    reader.abort(&error.with_reason(reason::SLOW_READER));
                 }
                 return;
             }
@@ -152,7 +134,7 @@ impl Process {
     }
 
     /// SIGTERM and SIGKILL go to the whole tree; others to what an interrupt key would reach.
-    pub(crate) async fn signal(&self, signal: Signal) -> Result<(), RpcError> {
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), RpcError> {
         if !signal.is_standard() {
             return Err(RpcError::new(Code::Unimplemented, format!("signal {signal} is not supported")));
         }
@@ -175,9 +157,8 @@ impl Process {
         }
         let reach =
             if matches!(signal, Signal::KILL | Signal::TERM) { Reach::Everything } else { Reach::Session };
-        let tree = self.tree.clone();
-        let sent = blocking::run(move || tree.signal(number, reach)).await.and_then(|sent| sent);
-        sent.map(drop).map_err(|error| failed(&error))
+        // Here and now: where no process can be made, no thread can be either.
+        self.tree.signal(number, reach).map(drop).map_err(|error| failed(&error))
     }
 }
 
@@ -188,8 +169,4 @@ enum Offer {
         full: Vec<Rc<Queue>>,
         others: usize,
     },
-}
-
-fn too_slow(text: String) -> RpcError {
-    RpcError::new(Code::ResourceExhausted, text).with_reason(reason::SLOW_READER)
 }

@@ -29,19 +29,11 @@ struct Inner {
     finished: bool,
     left: bool,
     reader: Option<Waker>,
-    last_taken: Instant,
 }
 
 impl Queue {
     pub(crate) fn new(room: Rc<Notify>) -> Rc<Self> {
-        let inner = Inner {
-            frames: VecDeque::new(),
-            bytes: 0,
-            finished: false,
-            left: false,
-            reader: None,
-            last_taken: Instant::now(),
-        };
+        let inner = Inner { frames: VecDeque::new(), bytes: 0, finished: false, left: false, reader: None };
         Rc::new(Self { inner: RefCell::new(inner), room })
     }
 
@@ -50,9 +42,6 @@ impl Queue {
         let mut inner = self.inner.borrow_mut();
         if inner.finished || inner.left {
             return;
-        }
-        if inner.frames.is_empty() {
-            inner.last_taken = Instant::now();
         }
         inner.bytes += frame.len();
         inner.frames.push_back(frame);
@@ -88,11 +77,6 @@ impl Queue {
 
     pub(crate) fn is_half_empty(&self) -> bool {
         self.inner.borrow().bytes <= CAPACITY_BYTES / 2
-    }
-
-    /// When the reader last took something, or when it was first given something to take.
-    pub(crate) fn last_taken(&self) -> Instant {
-        self.inner.borrow().last_taken
     }
 }
 
@@ -146,7 +130,6 @@ impl HttpBody for FrameBody {
         let mut inner = this.queue.inner.borrow_mut();
         if let Some(frame) = inner.frames.pop_front() {
             inner.bytes -= frame.len();
-            inner.last_taken = Instant::now();
             drop(inner);
             this.queue.room.notify_waiters();
             this.silence.as_mut().reset(Instant::now() + this.pace.keepalive);

@@ -33,7 +33,11 @@ pub(crate) async fn start(
     let spawn = spawn(&state, &request, &user)?;
     let child = spawn.start().map_err(|error| {
         let code = if error.is_exhaustion() { Code::ResourceExhausted } else { Code::Internal };
-        RpcError::new(code, error.to_string())
+        if error.is_process_limit() {
+            process_limit(&request)
+        } else {
+            RpcError::new(code, error.to_string())
+        }
     })?;
     let Child { tree, report, stdin, stdout, stderr, pty } = child;
     let tree = Arc::new(tree);
@@ -44,8 +48,7 @@ pub(crate) async fn start(
     let (stdin, stdout, stderr, pty) = (wrap(stdin)?, wrap(stdout)?, wrap(stderr)?, wrap(pty)?.map(Rc::new));
     let StartRequest { process: config, tag, .. } = request;
     let info = ProcessInfo { config, pid, tag };
-    let stall = Duration::from_secs(state.config.stall_secs);
-    let process = Rc::new(Process::new(info, tree, stdin, pty, stall));
+    let process = Rc::new(Process::new(info, tree, stdin, pty));
     let reader = process.subscribe();
     let mut pumps = Vec::new();
     for (channel, source) in [(Channel::Stdout, stdout), (Channel::Stderr, stderr)] {
@@ -122,6 +125,11 @@ fn failed(failure: Failure, request: &StartRequest) -> RpcError {
     let text = failure.reason();
     let process = &request.process;
     match failure.stage {
+        // Whichever step it was: the second of two processes, or one of too many of the user's.
+        _ if failure.errno == rustix::io::Errno::AGAIN.raw_os_error() => process_limit(request),
+        _ if failure.errno == rustix::io::Errno::NOMEM.raw_os_error() => {
+            RpcError::new(Code::ResourceExhausted, format!("start `{}`: {text}", process.cmd))
+        }
         Stage::Exec => {
             let reason = match io::Error::from_raw_os_error(failure.errno).kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => reason::PROGRAM_NOT_FOUND,
@@ -136,6 +144,15 @@ fn failed(failure: Failure, request: &StartRequest) -> RpcError {
         }
         stage => RpcError::new(Code::Internal, format!("start `{}`: {stage:?}: {text}", process.cmd)),
     }
+}
+
+fn process_limit(request: &StartRequest) -> RpcError {
+    let text = format!(
+        "start `{}`: no process can be made: the sandbox's limit on processes is reached; end some, or give it a \
+         higher limit",
+        request.process.cmd
+    );
+    RpcError::new(Code::ResourceExhausted, text).with_reason(reason::PROCESS_LIMIT)
 }
 
 /// The next event of a stub.

@@ -1,16 +1,24 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 
-use sandbar_engine::process::Event;
+use sandbar_engine::process::{Event, Reach, Tree, kill_orphans};
 use sandbar_wire::envd::{Code, RpcError, Signal};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::end::end_event;
 use super::start::next_event;
 use super::{Process, Queue};
+use crate::log::log;
 use crate::state::State;
+
+/// Pause before what was killed is killed again: programs that fork faster than they are found need a second round,
+/// and so does whatever was not there yet.
+const KILL_PAUSE: Duration = Duration::from_millis(250);
+/// How often; after that the outcome is unknown.
+const MAX_KILLS: u32 = 40;
 
 /// Follows a command to its end: enforces its deadline, delivers `end` after its output, and keeps its tree known for
 /// as long as anything in it lives.
@@ -21,7 +29,8 @@ pub(super) async fn supervise(
     pumps: Vec<oneshot::Receiver<()>>,
     deadline: Option<(Instant, Rc<Queue>)>,
 ) {
-    let (status, timed_out) = exit_status(&process, &report, deadline.as_ref().map(|(at, _)| *at)).await;
+    let (status, timed_out) =
+        exit_status(&state, &process, &report, deadline.as_ref().map(|(at, _)| *at)).await;
     process.set_exited();
     for drained in pumps {
         let _ = drained.await;
@@ -33,7 +42,11 @@ pub(super) async fn supervise(
     state.registry.retire(&process, end.clone());
     process.deliver_end(&end);
     let tree = process.tree.clone();
+    let is_killed = process.hurried.get();
     drop(process);
+    if is_killed {
+        make_sure(&tree, &report).await;
+    }
     if status.is_some() {
         // Descendants may live on; the stub ends with the last of them.
         while !matches!(next_event(&report).await, Ok(Event::Gone) | Err(_)) {}
@@ -41,13 +54,26 @@ pub(super) async fn supervise(
     state.registry.remove_tree(&tree);
 }
 
+/// Kills again until nothing of a tree that was killed is left.
+async fn make_sure(tree: &Tree, report: &AsyncFd<OwnedFd>) {
+    for _ in 0..MAX_KILLS {
+        if !tree.is_alive()
+            || matches!(timeout(KILL_PAUSE, next_event(report)).await, Ok(Ok(Event::Gone) | Err(_)))
+        {
+            return;
+        }
+        let _ = tree.signal(Signal::KILL.number(), Reach::Everything);
+    }
+}
+
 /// Waits for the started process. No status where its stub vanished.
 async fn exit_status(
+    state: &State,
     process: &Process,
     report: &AsyncFd<OwnedFd>,
     mut deadline: Option<Instant>,
 ) -> (Option<i32>, bool) {
-    let mut timed_out = false;
+    let mut kills = 0;
     loop {
         let passed = async {
             match deadline {
@@ -58,16 +84,32 @@ async fn exit_status(
         tokio::select! {
             biased;
             event = next_event(report) => match event {
-                Ok(Event::Exited(status)) => return (Some(status), timed_out),
-                Ok(Event::Gone) | Err(_) => return (None, timed_out),
+                Ok(Event::Exited(status)) => return (Some(status), kills > 0),
+                Ok(Event::Gone) | Err(_) => {
+                    end_orphans(state);
+                    return (None, kills > 0);
+                }
                 Ok(Event::Started(_) | Event::Failed(_)) => {}
             },
             () = passed => {
-                timed_out = true;
-                deadline = None;
+                if kills == MAX_KILLS {
+                    return (None, true);
+                }
+                kills += 1;
+                deadline = Some(Instant::now() + KILL_PAUSE);
                 // An error means that nothing was left to kill or that the table can't be read; the report tells.
-                let _ = process.signal(Signal::KILL).await;
+                let _ = process.signal(Signal::KILL);
             }
+        }
+    }
+}
+
+/// Whoever kills a stub takes its tree away from it, and would have a process that no limit in time ends.
+pub(crate) fn end_orphans(state: &State) {
+    if std::process::id() == 1 {
+        let stubs: Vec<i32> = state.registry.trees().iter().map(|tree| tree.stub()).collect();
+        if let Err(error) = kill_orphans(&stubs) {
+            log(format_args!("end what a killed command left: {error}"));
         }
     }
 }

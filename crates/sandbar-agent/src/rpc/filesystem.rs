@@ -51,7 +51,7 @@ fn resolve(state: &State, user: &User, path: &str, exact: Option<&Bytes>) -> std
 async fn off<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    blocking::run(work).await.map_err(|error| RpcError::new(Code::Internal, error.to_string()))?
+    blocking::run(work).await?
 }
 
 async fn stat(state: &State, headers: &HeaderMap, body: Incoming) -> Result<EntryResponse, RpcError> {

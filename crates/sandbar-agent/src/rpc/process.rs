@@ -126,7 +126,7 @@ fn stream_input(result: Result<(), RpcError>) -> Response {
 
 async fn send_signal(state: &State, body: Incoming) -> Result<Empty, RpcError> {
     let request: SendSignalRequest = unary(body).await?;
-    state.registry.running(&request.process)?.signal(request.signal).await?;
+    state.registry.running(&request.process)?.signal(request.signal)?;
     Ok(Empty {})
 }
 

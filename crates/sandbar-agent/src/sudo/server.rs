@@ -21,7 +21,8 @@ use super::message::{Action, Answer, DESCRIPTORS, Forward, MAX_PACKET, MAX_REQUE
 use crate::config::Sudo;
 use crate::control::Socket;
 use crate::descriptor;
-use crate::processes::{Command, next_event};
+use crate::log::log;
+use crate::processes::{Command, end_orphans, next_event};
 use crate::state::State;
 use crate::users::User;
 
@@ -44,7 +45,7 @@ pub(crate) async fn serve(state: Rc<State>) {
     let socket = match open(&path) {
         Ok(socket) => socket,
         Err(error) => {
-            eprintln!("sandbar-agent: sudo is not available: listen on `{}`: {error}", path.display());
+            log(format_args!("sudo is not available: listen on `{}`: {error}", path.display()));
             return;
         }
     };
@@ -60,7 +61,7 @@ pub(crate) async fn serve(state: Rc<State>) {
                 });
             }
             Err(error) => {
-                eprintln!("sandbar-agent: accept a connection of sudo: {error}");
+                log(format_args!("accept a connection of sudo: {error}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -123,7 +124,7 @@ async fn handle(state: &Rc<State>, connection: &Socket) -> Result<(), String> {
     let tree = Arc::new(child.tree);
     state.registry.insert_tree(&tree);
     let report = descriptor::watch(child.report).map_err(|error| format!("follow the command: {error}"))?;
-    let result = run(connection, &tree, &report, &request).await;
+    let result = run(state, connection, &tree, &report, &request).await;
     let state = state.clone();
     tokio::task::spawn_local(async move {
         while !matches!(next_event(&report).await, Ok(Event::Gone) | Err(_)) {}
@@ -135,6 +136,7 @@ async fn handle(state: &Rc<State>, connection: &Socket) -> Result<(), String> {
 /// Follows the command to its end. Where the program that asked for it vanishes, so does the command: a kill of what
 /// surrounds it means it too.
 async fn run(
+    state: &State,
     connection: &Socket,
     tree: &Arc<Tree>,
     report: &AsyncFd<OwnedFd>,
@@ -175,7 +177,10 @@ async fn run(
                     return Ok(());
                 }
                 Ok(Event::Started(_) | Event::Failed(_)) => {}
-                Ok(Event::Gone) | Err(_) => return Err("the command's outcome is unknown".to_owned()),
+                Ok(Event::Gone) | Err(_) => {
+                    end_orphans(state);
+                    return Err("the command's outcome is unknown".to_owned());
+                }
             },
             packet = connection.receive(MAX_PACKET, 0) => {
                 let Ok(Some((packet, _))) = packet else {

@@ -1,5 +1,3 @@
-use std::io;
-
 /// Whom a new process runs as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Identity {
@@ -27,26 +25,4 @@ pub enum Capabilities {
     AtMost(u64),
     /// Those of its starter.
     Inherit,
-}
-
-/// The bit set of capabilities given by name (`CAP_CHOWN`, in any case).
-pub fn capability_mask<S: AsRef<str>>(names: &[S]) -> io::Result<u64> {
-    names.iter().try_fold(0, |mask, name| {
-        let name = name.as_ref().to_ascii_uppercase();
-        let capability: caps::Capability = name.parse().map_err(|_| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("`{name}` is not the name of a capability"))
-        })?;
-        Ok(mask | capability.bitmask())
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_become_bits() {
-        assert_eq!(capability_mask(&["CAP_CHOWN", "cap_kill"]).unwrap(), 0b10_0001);
-        assert!(capability_mask(&["CAP_NONSENSE"]).unwrap_err().to_string().contains("CAP_NONSENSE"));
-    }
 }

@@ -7,6 +7,7 @@
 mod child;
 mod identity;
 mod inherited;
+mod oom;
 mod pty;
 mod signals;
 mod spawn;
@@ -14,9 +15,10 @@ mod stub;
 mod tree;
 
 pub use child::{Child, Event, Failure, Stage, read_event};
-pub use identity::{Capabilities, Identity, capability_mask};
+pub use identity::{Capabilities, Identity};
 pub use inherited::take_descriptor;
+pub use oom::OomScore;
 pub use pty::{foreground_group, resize};
 pub use signals::{SignalQueue, become_quiet_parent, hide_from_ptrace, release_free_memory, share_one_heap};
 pub use spawn::{Resource, Rlimit, Spawn, SpawnError, Stdin, Stdio};
-pub use tree::{Reach, Tree, signal_all};
+pub use tree::{Reach, Tree, kill_orphans, signal_all};

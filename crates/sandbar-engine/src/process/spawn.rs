@@ -2,13 +2,15 @@ use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
+use rustix::fs::{Gid, Uid};
 use rustix::io::FdFlags;
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 
 use super::stub::{self, Plan};
-use super::{Capabilities, Child, Identity, Tree, pty};
+use super::{Capabilities, Child, Identity, OomScore, Tree, pty};
 
 /// What to start, and how.
 #[derive(Debug, Default)]
@@ -31,6 +33,8 @@ pub struct Spawn {
     pub more_descriptors: Vec<OwnedFd>,
     /// Limits, lowered before the identity changes.
     pub rlimits: Vec<Rlimit>,
+    /// Makes it a victim before its starter when memory runs out; absent means that it inherits.
+    pub oom_score: Option<Arc<OomScore>>,
 }
 
 /// The first three descriptors of a new process.
@@ -115,7 +119,11 @@ impl Spawn {
         rustix::io::ioctl_fionbio(&report, true)
             .map_err(|source| SpawnError { step: "open its report pipe", source: source.into() })?;
         let plan = Plan::new(&self, &ends.inner, report_write.as_raw_fd(), ends.pty.is_some());
-        let (pid, pidfd) = stub::launch(plan).map_err(|source| SpawnError { step: "fork", source })?;
+        let launched = match &self.oom_score {
+            Some(score) => score.while_raised(|| stub::launch(plan)),
+            None => stub::launch(plan),
+        };
+        let (pid, pidfd) = launched.map_err(|source| SpawnError { step: "fork", source })?;
         let Ends { stdin, stdout, stderr, pty, .. } = ends;
         Ok(Child { tree: Tree::new(pid, pidfd), report, stdin, stdout, stderr, pty })
     }
@@ -133,6 +141,11 @@ impl SpawnError {
     pub fn is_exhaustion(&self) -> bool {
         let limits = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::ENOSPC];
         self.source.raw_os_error().is_some_and(|code| limits.contains(&code))
+    }
+
+    /// Whether the limit on processes was in the way.
+    pub fn is_process_limit(&self) -> bool {
+        self.source.raw_os_error() == Some(libc::EAGAIN)
     }
 }
 
@@ -166,7 +179,7 @@ impl Ends {
         match &spawn.stdio {
             Stdio::Pipes { stdin } => {
                 inner.push(if *stdin == Stdin::Pipe {
-                    let (read, write) = pipe()?;
+                    let (read, write) = pipe_of(&spawn.identity)?;
                     rustix::io::ioctl_fionbio(&write, true)?;
                     ends.stdin = Some(write);
                     read
@@ -178,7 +191,7 @@ impl Ends {
                     )?
                 });
                 for slot in [&mut ends.stdout, &mut ends.stderr] {
-                    let (read, write) = pipe()?;
+                    let (read, write) = pipe_of(&spawn.identity)?;
                     rustix::io::ioctl_fionbio(&read, true)?;
                     *slot = Some(read);
                     inner.push(write);
@@ -209,6 +222,16 @@ impl Ends {
         }
         Ok(ends)
     }
+}
+
+/// A pipe that belongs to whoever is going to use it, who may then also open it by name (`/dev/stderr`).
+fn pipe_of(identity: &Identity) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = pipe()?;
+    if let Identity::Set { uid, gid, .. } = identity {
+        // Both ends are one inode. Without the right to change owners the program still has its descriptors.
+        let _ = rustix::fs::fchown(&read, Some(Uid::from_raw(*uid)), Some(Gid::from_raw(*gid)));
+    }
+    Ok((read, write))
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {

@@ -3,6 +3,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -10,6 +11,8 @@ use rustix::process::{Pid, Signal, WaitOptions};
 /// How often the process table is read again while new descendants turn up. A process that was sent SIGKILL can't
 /// fork any more, so each round is smaller than the one before.
 const MAX_ROUNDS: usize = 64;
+/// How long that may take: a round over some thousand processes takes tens of milliseconds.
+const MAX_TIME: Duration = Duration::from_secs(2);
 
 /// A command's stub and everything below it.
 #[derive(Debug)]
@@ -54,6 +57,10 @@ impl Tree {
     /// processes were sent it.
     pub fn signal(&self, number: i32, reach: Reach) -> io::Result<usize> {
         let root = self.root.load(Ordering::Relaxed);
+        if number == Signal::KILL.as_raw() && self.is_alive() {
+            // A stub that something inside has stopped could not report the end.
+            let _ = Pid::from_raw(self.stub).map(|stub| rustix::process::kill_process(stub, Signal::CONT));
+        }
         deliver(number, |table| {
             if !self.is_alive() {
                 return Vec::new();
@@ -88,11 +95,23 @@ pub fn signal_all(number: i32, spare: &[i32]) -> io::Result<usize> {
     })
 }
 
+/// Kills what is below this process but below none of these stubs: processes whose own stub was killed by something
+/// inside, so that no tree has them any more. For PID 1 of a sandbox.
+pub fn kill_orphans(stubs: &[i32]) -> io::Result<usize> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    deliver(Signal::KILL.as_raw(), |table| {
+        let kept: HashSet<i32> =
+            stubs.iter().flat_map(|stub| table.below(*stub)).chain(stubs.iter().copied()).collect();
+        table.below(own).into_iter().filter(|pid| !kept.contains(pid)).collect()
+    })
+}
+
 fn deliver(number: i32, select: impl Fn(&Table) -> Vec<i32>) -> io::Result<usize> {
     let signal = Signal::from_named_raw(number).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("signal {number} is not one that can be sent"))
     })?;
     let mut reached = HashSet::new();
+    let end = Instant::now() + MAX_TIME;
     for _ in 0..MAX_ROUNDS {
         let before = reached.len();
         for pid in select(&Table::read()?) {
@@ -103,7 +122,7 @@ fn deliver(number: i32, select: impl Fn(&Table) -> Vec<i32>) -> io::Result<usize
                 reached.insert(pid);
             }
         }
-        if reached.len() == before || signal != Signal::KILL {
+        if reached.len() == before || signal != Signal::KILL || Instant::now() >= end {
             break;
         }
     }

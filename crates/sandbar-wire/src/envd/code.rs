@@ -97,6 +97,8 @@ pub mod reason {
     pub const UNKNOWN_USER: &str = "unknown_user";
     /// The user exists, but commands can't run as it here.
     pub const USER_REFUSED: &str = "user_refused";
+    /// No process could be made: the sandbox's limit on processes is reached.
+    pub const PROCESS_LIMIT: &str = "process_limit";
     /// A stream was ended because its reader was too slow.
     pub const SLOW_READER: &str = "slow_reader";
     /// Events of a watch were lost.
