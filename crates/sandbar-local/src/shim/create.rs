@@ -11,7 +11,7 @@ use sandbar_core::{
     DeadlineAction, Error, ErrorKind, Limit, LimitState, MountAccess, Result, SandboxId, SandboxRecord, State,
 };
 use sandbar_engine::{
-    Cgroup, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Root, Spec,
+    Cgroup, Durability, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Root, Spec,
 };
 use serde_json::Map;
 
@@ -91,6 +91,8 @@ impl Making<'_> {
                 host: Some(HostPrograms { additions: skeleton.usr.as_fd(), roots: &base.roots }),
             },
             writable: self.folder.as_fd(),
+            // Nobody can ask for its files after a crash of the host: it is destroyed with its maker.
+            durability: if orders.owner.is_some() { Durability::Volatile } else { Durability::Synced },
             mounts: orders
                 .mounts
                 .iter()
