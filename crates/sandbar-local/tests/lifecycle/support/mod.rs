@@ -76,6 +76,25 @@ impl Bed {
     }
 }
 
+impl Drop for Bed {
+    /// A test that failed leaves no process of its sandboxes either.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        for entry in
+            std::fs::read_dir(self.home().join("sandboxes")).into_iter().flatten().filter_map(Result::ok)
+        {
+            let Ok(id) = SandboxId::new(entry.file_name().to_string_lossy()) else { continue };
+            shim_pid(self, &id).into_iter().for_each(kill);
+            let text = std::fs::read(entry.path().join("record.json")).unwrap_or_default();
+            let record = serde_json::from_slice::<serde_json::Value>(&text).unwrap_or_default();
+            let agent = record["private"]["agent"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+            agent.into_iter().for_each(kill);
+        }
+    }
+}
+
 /// Waits until `condition` holds, at most ten seconds.
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
