@@ -86,7 +86,7 @@ fn pid_1_can_be_neither_read_nor_traced() {
 
 #[test]
 fn privileges_are_the_named_ones() {
-    /// CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT AUDIT_WRITE SETFCAP
+    /// Change owners, pass file checks, kill, change ids, bind low ports, change root, write the audit log.
     const MOST_FOR_ROOT: u64 =
         0x1 | 0x2 | 0x8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x400 | 0x4_0000 | 0x2000_0000 | 0x8000_0000;
     for_everybody(|who, seen| {

@@ -39,10 +39,10 @@ fn git_commits_and_clones() {
     }
     let text = script(
         &[],
-        r#"
+        r"
 git init -q a; cd a; git config user.email a@example.com; git config user.name a
 echo x > f; git add f; git commit -qm one; cd ..; git clone -q a b; cat b/f; git -C b log --format=%s
-"#,
+",
     );
     assert_eq!(text, "x\none");
 }
