@@ -173,11 +173,12 @@ fn entry(disk: &Disk, root: NodeId, path: &GuestPath) -> Result<Option<FileEntry
         Err(why) => return Err(refuse("stat", path, why)),
     };
     let Some(here) = place.node else { return Ok(None) };
+    let there = disk.find(root, path.as_bytes()).unwrap_or(here);
     let link_target = match &disk.node(here).body {
-        Body::Link(target) => Some(target.clone()),
+        Body::Link(_) if there == here => Some(path.as_bytes().to_vec()),
+        Body::Link(_) => disk.path_of(root, there),
         _ => None,
     };
-    let there = disk.find(root, path.as_bytes()).unwrap_or(here);
     let Node { body, mode, owner, modified, .. } = disk.node(there);
     let kind = match body {
         Body::File(_) => EntryKind::File,

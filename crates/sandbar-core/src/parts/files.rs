@@ -239,7 +239,8 @@ pub struct FileEntry {
     pub group: String,
     /// When its content last changed.
     pub modified: Option<Timestamp>,
-    /// Where it leads, if it is a link.
+    /// If it is a link: the absolute path at which it ends, all links followed; its own path where it ends nowhere. What a
+    /// link says, rather than where it leads, is for archives to tell.
     pub link_target: Option<Vec<u8>>,
 }
 

@@ -110,6 +110,19 @@ impl Disk {
         let place = self.walk(root, path, LastLink::Keep)?;
         if place.node.is_some() { Ok(place) } else { Err(DiskError::Missing) }
     }
+
+    /// The path of a node below `root`, without links; `None` where it is not below it.
+    pub(in crate::memory) fn path_of(&self, root: NodeId, node: NodeId) -> Option<Vec<u8>> {
+        let mut names = Vec::new();
+        let mut here = node;
+        while here != root {
+            let (parent, name) = self.node(here).up.as_ref()?;
+            names.push(name.as_slice());
+            here = *parent;
+        }
+        names.reverse();
+        Some([b"/".as_slice(), names.join(&b'/').as_slice()].concat())
+    }
 }
 
 fn segments(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
