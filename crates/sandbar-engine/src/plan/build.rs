@@ -8,9 +8,9 @@ use super::step::Step;
 use super::{base, finish, kernel_files};
 use crate::cgroup::Cgroup;
 use crate::error::Error;
-use crate::host::{Host, UserNamespaces};
+use crate::host::{Host, Inotify, UserNamespaces};
 use crate::ids::IdMode;
-use crate::limits::{Enforced, Enforcement, Limits};
+use crate::limits::{DEFAULT_NOFILE, Enforced, Enforcement, Limits};
 use crate::seccomp::{Instruction, SetidBits};
 use crate::spec::{Access, Spec};
 
@@ -33,6 +33,8 @@ pub struct Plan<'a> {
     /// Log, configuration, agent listener, control listener.
     pub(crate) descriptors: [BorrowedFd<'a>; 4],
     enforced: Enforced,
+    inotify: Inotify,
+    nofile: u64,
 }
 
 /// A folder or file of the host that has a place in the sandbox.
@@ -85,13 +87,30 @@ pub fn plan<'a>(spec: &Spec<'a>, host: &Host) -> Result<Plan<'a>, Error> {
         filter: crate::seccomp::program(setid),
         descriptors: [spec.log, spec.config, spec.agent_listener, spec.ctl_listener],
         enforced,
+        inotify: kernel_files::inotify(spec, host),
+        nofile: nofile(spec, host),
     })
+}
+
+/// Descriptors per process: as asked for, and never more than this process may give.
+pub(super) fn nofile(spec: &Spec<'_>, host: &Host) -> u64 {
+    spec.limits.nofile.unwrap_or(DEFAULT_NOFILE).min(host.nofile_max)
 }
 
 impl Plan<'_> {
     /// How far each limit will hold.
     pub fn enforced(&self) -> Enforced {
         self.enforced
+    }
+
+    /// What the sandbox gets of inotify.
+    pub fn inotify(&self) -> Inotify {
+        self.inotify
+    }
+
+    /// How many descriptors each process gets.
+    pub fn nofile(&self) -> u64 {
+        self.nofile
     }
 
     /// The steps as text, one a line, for diagnostics.

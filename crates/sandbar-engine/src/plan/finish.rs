@@ -1,11 +1,11 @@
-use super::build::{Building, c};
+use super::build::{Building, c, nofile};
 use super::step::{Files, Step, When};
 use crate::capabilities;
 use crate::error::Error;
 use crate::handover::AGENT_PATH;
 use crate::host::Host;
 use crate::ids::{IdMode, USER_ID};
-use crate::limits::{DEFAULT_NOFILE, Enforcement};
+use crate::limits::Enforcement;
 use crate::random;
 use crate::spec::Spec;
 
@@ -20,8 +20,7 @@ pub(super) fn add(
     out.push(Step::LeaveHost);
     own_files(spec, out)?;
 
-    let nofile = spec.limits.nofile.unwrap_or(DEFAULT_NOFILE).min(host.nofile_max);
-    limit(out, Files::Open, nofile);
+    limit(out, Files::Open, nofile(spec, host));
     limit(out, Files::Core, 0);
     if let Some(bytes) = spec.limits.disk_bytes {
         limit(out, Files::Size, bytes);

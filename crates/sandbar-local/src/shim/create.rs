@@ -109,12 +109,18 @@ impl Making<'_> {
         };
         let plan = sandbar_engine::plan(&spec, host).map_err(|cause| engine("create", cause))?;
         let enforced = plan.enforced();
+        let mut report = limits_report(&orders.limits, enforced);
+        let kernels = [
+            ("nofile", plan.nofile(), enforced.nofile),
+            ("inotify", plan.inotify().watches.into(), enforced.inotify),
+        ];
+        report.extend(kernels.map(|(name, value, state)| limit(name, Some(value), state, false)));
         insist(&orders.limits, enforced, host)?;
         still_wanted(pipes)?;
         let launched = sandbar_engine::launch(plan).map_err(|cause| engine("create", cause))?;
         if let Some(record) = &mut self.record {
             record.private.agent = Some(AgentMark::new(launched.pid, launched.start_time));
-            record.limits = limits_report(&orders.limits, enforced);
+            record.limits = report;
         }
         self.save()?;
         Ok((launched, cgroup, log_read))
@@ -278,22 +284,21 @@ fn insist(limits: &LimitOrders, enforced: Enforced, host: &Host) -> Result<()> {
 }
 
 fn limits_report(limits: &LimitOrders, enforced: Enforced) -> BTreeMap<String, Limit> {
-    let entry = |name: &str, value: Option<u64>, state: Enforcement, counted: bool| {
-        let state = match state {
-            Enforcement::Enforced => LimitState::Enforced,
-            Enforcement::Watched => LimitState::Watched,
-            Enforcement::None => LimitState::None,
-        };
-        (name.to_owned(), Limit { value, state, hits: counted.then_some(0) })
-    };
     // Nothing slows a processor hog down where no control group does, so nothing is what is said.
     let cpu = if enforced.cpu == Enforcement::Watched { Enforcement::None } else { enforced.cpu };
     BTreeMap::from([
-        entry("memory", limits.memory_bytes, enforced.memory, limits.memory_bytes.is_some()),
-        entry("cpu", limits.cpu_millis.map(u64::from), cpu, false),
-        entry("pids", limits.pids.map(u64::from), enforced.pids, false),
-        entry("disk", limits.disk_bytes, enforced.disk, limits.disk_bytes.is_some()),
-        entry("nofile", Some(sandbar_engine::DEFAULT_NOFILE), enforced.nofile, false),
-        entry("inotify", Some(u64::from(sandbar_engine::DEFAULT_INOTIFY_WATCHES)), enforced.inotify, false),
+        limit("memory", limits.memory_bytes, enforced.memory, limits.memory_bytes.is_some()),
+        limit("cpu", limits.cpu_millis.map(u64::from), cpu, false),
+        limit("pids", limits.pids.map(u64::from), enforced.pids, false),
+        limit("disk", limits.disk_bytes, enforced.disk, limits.disk_bytes.is_some()),
     ])
+}
+
+fn limit(name: &str, value: Option<u64>, state: Enforcement, counted: bool) -> (String, Limit) {
+    let state = match state {
+        Enforcement::Enforced => LimitState::Enforced,
+        Enforcement::Watched => LimitState::Watched,
+        Enforcement::None => LimitState::None,
+    };
+    (name.to_owned(), Limit { value, state, hits: counted.then_some(0) })
 }
