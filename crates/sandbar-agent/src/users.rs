@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+
 /// Largest `passwd` or `group` that is read, in bytes. The guest writes these files.
 const MAX_BYTES: u64 = 1 << 20;
 /// Most supplementary groups that a user gets (the kernel's own limit is 65,536).
@@ -20,13 +22,18 @@ pub(crate) struct User {
     pub(crate) groups: Vec<u32>,
 }
 
-/// The user of that name; absent where neither the file nor the user exists.
+/// The user of that name; absent where neither the file nor the user exists. The two that every sandbox has are known
+/// even then: images without the file are usual, and something inside may have removed or spoilt it.
 pub(crate) fn lookup(etc: &Path, name: &str) -> io::Result<Option<User>> {
-    let passwd = read(&etc.join("passwd"))?;
-    let Some(mut user) = passwd.lines().filter_map(parse_user).find(|user| user.name == name) else {
-        return Ok(None);
+    let passwd = read(&etc.join("passwd"));
+    let listed = passwd
+        .as_ref()
+        .ok()
+        .and_then(|passwd| passwd.lines().filter_map(parse_user).find(|user| user.name == name));
+    let Some(mut user) = listed.or_else(|| built_in(name)) else {
+        return passwd.map(|_| None);
     };
-    let group = read(&etc.join("group"))?;
+    let group = read(&etc.join("group")).unwrap_or_default();
     user.groups = std::iter::once(user.gid)
         .chain(group.lines().filter_map(|line| {
             let (_, gid, members) = parse_group(line)?;
@@ -35,6 +42,16 @@ pub(crate) fn lookup(etc: &Path, name: &str) -> io::Result<Option<User>> {
         .take(MAX_GROUPS)
         .collect();
     Ok(Some(user))
+}
+
+fn built_in(name: &str) -> Option<User> {
+    let (id, home) = match name {
+        "root" => (0, "/root"),
+        "user" => (1000, "/home/user"),
+        _ => return None,
+    };
+    let (name, home, shell) = (name.to_owned(), home.to_owned(), "/bin/sh".to_owned());
+    Some(User { name, uid: id, gid: id, home, shell, groups: Vec::new() })
 }
 
 /// Names for ids, read once for a listing.
@@ -66,12 +83,18 @@ impl Names {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(MAX_BYTES).read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(error),
+    // The guest may have put anything in its place: opening must not wait, as a pipe or a lease would make it.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(String::new()),
+        Err(error) => return Err(error.into()),
     };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -110,7 +133,10 @@ mod tests {
         assert_eq!((user.uid, user.gid, user.groups), (1000, 1001, vec![1001, 5]));
         assert_eq!((user.home.as_str(), user.shell.as_str()), ("/home/user", "/bin/sh"));
         assert_eq!(lookup(etc.path(), "bad").unwrap(), None);
-        assert_eq!(lookup(&etc.path().join("none"), "user").unwrap(), None);
+        let none = etc.path().join("none");
+        assert_eq!(lookup(&none, "other").unwrap(), None);
+        assert_eq!(lookup(&none, "user").unwrap().unwrap().home, "/home/user");
+        assert_eq!(lookup(&none, "root").unwrap().unwrap().uid, 0);
         let names = Names::load(etc.path());
         assert_eq!((names.user(0), names.user(7), names.group(5)), ("root".into(), "7".into(), "a".into()));
     }

@@ -359,3 +359,23 @@ fn damage_to_a_stub_is_not_taken_for_success() {
         }
     });
 }
+
+#[test]
+fn standard_streams_can_be_opened_by_name() {
+    let agent = Agent::start();
+    run(async {
+        let output = agent.run("echo x > /dev/stderr; echo y > /dev/stdout; cat < /dev/stdin").await;
+        assert_eq!((output.text(), output.stderr.as_slice(), output.end.exit_code), ("y\n", &b"x\n"[..], 0));
+        let mut request = shell("cat /dev/stdin");
+        request.stdin = Some(true);
+        let running = agent.start_process(&request, &[]).await.unwrap();
+        input(&agent, &running, "typed").await.unwrap();
+        let select = json!({"process": {"pid": running.pid}});
+        let _: Value = agent.process("CloseStdin", &select).await.unwrap();
+        assert_eq!(running.output().await.unwrap().text(), "typed");
+        let mut request = shell("echo tty > /dev/tty; echo name > $(tty); echo out > /dev/stdout");
+        request.pty = serde_json::from_value(json!({"size": {"cols": 80, "rows": 24}})).unwrap();
+        let output = agent.start_process(&request, &[]).await.unwrap().output().await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.pty), "tty\r\nname\r\nout\r\n");
+    });
+}

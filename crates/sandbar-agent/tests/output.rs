@@ -207,15 +207,38 @@ fn a_single_slow_reader_sets_the_pace() {
 }
 
 #[test]
-fn a_reader_that_stalls_is_dropped_and_the_command_goes_on() {
-    let agent = Agent::with(|config| config.stall_secs = 1);
+fn a_lone_reader_that_stalls_is_let_go_of_when_its_connection_ends() {
+    let agent = Agent::start();
     run(async {
-        let mut running = agent.shell("head -c 40000000 /dev/zero; echo done > finished").await;
-        eventually_async("it finishes unread", || agent.home_path("finished").exists()).await;
+        let mut running = agent.shell("echo up; head -c 40000000 /dev/zero; echo done > finished").await;
+        running.until("up").await;
+        let until = Instant::now() + Duration::from_secs(2);
+        eventually_async("two seconds pass", || Instant::now() > until).await;
+        assert!(!agent.home_path("finished").exists(), "the command waits");
+        drop(running);
+        eventually_async("it goes on unread", || agent.home_path("finished").exists()).await;
+    });
+}
+
+#[test]
+fn a_stalled_reader_gives_way_to_another() {
+    let agent = Agent::start();
+    run(async {
+        let mut stalled =
+            agent.shell("echo up; read x < <(sleep 1); head -c 40000000 /dev/zero; echo end >&2").await;
+        stalled.until("up").await;
+        let until = Instant::now() + Duration::from_secs(2);
+        eventually_async("it stalls alone", || Instant::now() > until).await;
+        let request = ConnectRequest { process: ProcessSelector::pid(stalled.pid) };
+        let stream = agent.stream("process.Process/Connect", &request, &[]).await;
+        let mut second = support::Running { pid: stalled.pid, stream };
+        assert!(matches!(second.stream.event().await, Ok(Some(ProcessEvent::Start { .. }))));
+        let output = second.output().await.unwrap();
+        assert!(output.stderr == b"end\n" && !output.stdout.is_empty());
         let error = loop {
-            match running.stream.event().await {
-                Ok(Some(ProcessEvent::Data { .. })) => {}
-                Ok(other) => panic!("{other:?}"),
+            match stalled.stream.event().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("it kept up"),
                 Err(error) => break error,
             }
         };

@@ -2,51 +2,19 @@
 
 mod support;
 
-use std::ffi::CString;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sandbar_agent::AgentConfig;
-use sandbar_engine::process::{Child, Event, Spawn};
-use support::{eventually, packet_listener};
+use sandbar_engine::process::Event;
+use support::program::{As, Started};
+use support::{eventually, prepare};
 
 /// Most private memory of an idle agent, in KiB. Debug builds are larger in every way; what is shipped is measured by
 /// the benchmark.
 const IDLE_KIB: u64 = 8 << 10;
-
-struct Started {
-    child: Child,
-    pid: i32,
-    folder: tempfile::TempDir,
-}
-
-fn start(config: &str) -> Started {
-    let folder = tempfile::tempdir().unwrap();
-    let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().parent().unwrap().join("examples/agent");
-    assert!(program.exists(), "build it with `cargo build -p sandbar-agent --examples`");
-    let (read, write) = std::io::pipe().unwrap();
-    { write }.write_all(config.as_bytes()).unwrap();
-    let agent: OwnedFd = UnixListener::bind(folder.path().join("agent.sock")).unwrap().into();
-    let control = packet_listener(&folder.path().join("ctl.sock"));
-    let child = Spawn {
-        programs: vec![CString::new(program.to_str().unwrap()).unwrap()],
-        argv: vec![c"sandbar-agent".into()],
-        more_descriptors: vec![read.into(), agent, control],
-        ..Spawn::default()
-    }
-    .start()
-    .unwrap();
-    let pid = match child.wait_event(Duration::from_secs(10)).unwrap() {
-        Event::Started(pid) => pid,
-        other => panic!("{other:?}"),
-    };
-    Started { child, pid, folder }
-}
 
 fn health(folder: &Path) -> String {
     let mut stream = UnixStream::connect(folder.join("agent.sock")).unwrap();
@@ -57,28 +25,16 @@ fn health(folder: &Path) -> String {
     answer
 }
 
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.child.tree.signal(9, sandbar_engine::process::Reach::Everything);
-        self.child.tree.reap();
-    }
-}
-
-fn config() -> String {
-    let mut config = AgentConfig::new("i1", "host");
-    config.sudo_socket = None;
-    serde_json::to_string(&config).unwrap()
-}
-
 #[test]
 fn it_answers_hides_and_stays_small() {
-    let started = start(&config());
+    let started = Started::new(As::Tests, |_| {});
     let begin = Instant::now();
-    assert!(health(started.folder.path()).starts_with("HTTP/1.1 204"));
+    assert!(health(started.agent.folder.path()).starts_with("HTTP/1.1 204"));
     eprintln!("first answer {:?} after exec", begin.elapsed());
     let proc = |name: &str| Path::new("/proc").join(started.pid.to_string()).join(name);
     let status = std::fs::read_to_string(proc("status")).unwrap();
     assert!(status.contains("\nThreads:\t1\n"), "{status}");
+    assert_eq!(std::fs::read_to_string(proc("comm")).unwrap(), "sandbar-agent\n");
     if !rustix::process::geteuid().is_root() {
         assert!(std::fs::read_dir(proc("fd")).is_err(), "not dumpable: its descriptors are out of reach");
         return;
@@ -94,15 +50,17 @@ fn it_answers_hides_and_stays_small() {
     for number in std::fs::read_dir(proc("fd")).unwrap() {
         let link = std::fs::read_link(number.unwrap().path()).unwrap();
         let link = link.to_string_lossy();
-        let known = ["/dev/null", "pipe:", "socket:", "anon_inode:"];
-        assert!(known.iter().any(|known| link.starts_with(known)), "unexpected descriptor: {link}");
+        let known = ["/dev/null", "pipe:", "socket:", "anon_inode:", "/proc/"];
+        let own = link.ends_with("/oom_score_adj") || !link.starts_with("/proc/");
+        assert!(own && known.iter().any(|known| link.starts_with(known)), "unexpected descriptor: {link}");
     }
 }
 
 #[test]
 fn a_configuration_it_does_not_know_is_refused() {
     for bad in [r#"{"version":99}"#, "nonsense", ""] {
-        let started = start(bad);
+        let (folder, _, listeners) = prepare(|_| {});
+        let started = Started::with_text(As::Tests, bad.as_bytes(), folder, listeners);
         let event = started.child.wait_event(Duration::from_secs(10)).unwrap();
         assert_eq!(event, Event::Exited(1 << 8));
         let mut log = String::new();
@@ -116,13 +74,8 @@ fn a_configuration_it_does_not_know_is_refused() {
 
 #[test]
 fn children_leave_no_zombies() {
-    let started = start(&{
-        let mut config: AgentConfig = serde_json::from_str(&config()).unwrap();
-        config.ids = sandbar_agent::config::IdMode::Single;
-        config.etc = started_etc();
-        serde_json::to_string(&config).unwrap()
-    });
-    let folder = started.folder.path().to_owned();
+    let started = Started::new(As::Tests, |_| {});
+    let folder = started.agent.folder.path().to_owned();
     for _ in 0..50 {
         let body = sandbar_wire::envd::message_frame(&support::shell("(true &); true"));
         let mut stream = UnixStream::connect(folder.join("agent.sock")).unwrap();
@@ -144,12 +97,4 @@ fn children_leave_no_zombies() {
             .trim()
             .is_empty()
     });
-}
-
-/// A folder with a `passwd` in which `user` is whoever runs the tests.
-fn started_etc() -> std::path::PathBuf {
-    let etc = tempfile::tempdir().unwrap().keep();
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    std::fs::write(etc.join("passwd"), format!("user:x:{uid}:{gid}::/tmp:/bin/sh\n")).unwrap();
-    etc
 }

@@ -6,15 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use sandbar_agent::config::Sudo;
-use support::{Agent, eventually, is_root, run, with_marker};
-
-/// The example program, which `cargo test` builds beside the tests.
-fn program() -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().parent().unwrap().join("examples/agent");
-    assert!(program.exists(), "build it with `cargo build -p sandbar-agent --examples`");
-    program
-}
+use support::{Agent, eventually, is_root, program, run, with_marker};
 
 fn agent(change: impl FnOnce(&mut sandbar_agent::AgentConfig)) -> (Agent, PathBuf) {
     let folder = tempfile::tempdir().unwrap().keep();
@@ -29,7 +21,7 @@ fn agent(change: impl FnOnce(&mut sandbar_agent::AgentConfig)) -> (Agent, PathBu
 }
 
 fn sudo(socket: &PathBuf, args: &[&str]) -> Output {
-    Command::new(program())
+    Command::new(program::path())
         .arg("sudo")
         .arg(socket)
         .args(args)
@@ -74,7 +66,7 @@ fn a_command_runs_as_root() {
     assert_eq!(sudo(&socket, &["-v"]).status.code(), Some(0));
     assert!(text(sudo(&socket, &["-l"])).contains("NOPASSWD: ALL"));
     assert_eq!(sudo(&socket, &["-u", "nobody-here", "id"]).status.code(), Some(1));
-    let cwd = Command::new(program())
+    let cwd = Command::new(program::path())
         .arg("sudo")
         .arg(&socket)
         .arg("pwd")
@@ -91,7 +83,7 @@ fn input_passes_and_signals_are_forwarded() {
         return;
     }
     let (agent, socket) = agent(|_| {});
-    let sudo = format!("{} sudo {}", program().display(), socket.display());
+    let sudo = format!("{} sudo {}", program::path().display(), socket.display());
     run(async {
         let as_root = [("authorization", "Basic cm9vdDo=")];
         let request = support::shell(&format!("seq 1 10000 | {sudo} cat | tail -1"));
@@ -99,7 +91,7 @@ fn input_passes_and_signals_are_forwarded() {
         assert_eq!(output.text(), "10000\n", "{output:?}");
     });
     let script = "trap 'exit 5' TERM; echo up; while :; do sleep 0.02; done # 4501";
-    let mut child = Command::new(program())
+    let mut child = Command::new(program::path())
         .arg("sudo")
         .arg(&socket)
         .args(["sh", "-c", script])
@@ -121,7 +113,8 @@ fn a_command_ends_with_the_program_that_asked() {
         return;
     }
     let (_agent, socket) = agent(|_| {});
-    let mut child = Command::new(program()).arg("sudo").arg(&socket).args(["sleep", "4511"]).spawn().unwrap();
+    let mut child =
+        Command::new(program::path()).arg("sudo").arg(&socket).args(["sleep", "4511"]).spawn().unwrap();
     eventually("it runs", || with_marker("sleep\x004511").iter().any(|pid| *pid != child.id()));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -166,7 +159,7 @@ fn garbage_and_strangers_are_refused() {
         std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let copy = folder.join("program");
         // By another process: a descriptor for writing, inherited by a fork in another test, would make it busy.
-        assert!(Command::new("cp").arg(program()).arg(&copy).status().unwrap().success());
+        assert!(Command::new("cp").arg(program::path()).arg(&copy).status().unwrap().success());
         let output = Command::new("setpriv")
             .args(["--reuid=1001", "--regid=1001", "--clear-groups"])
             .arg(&copy)

@@ -19,6 +19,8 @@ use crate::state::State;
 const KILL_PAUSE: Duration = Duration::from_millis(250);
 /// How often; after that the outcome is unknown.
 const MAX_KILLS: u32 = 40;
+/// How long a stub whose pipe is closed may take to end; some microseconds, unless the machine is overloaded.
+const STUB_END: Duration = Duration::from_millis(100);
 
 /// Follows a command to its end: enforces its deadline, delivers `end` after its output, and keeps its tree known for
 /// as long as anything in it lives.
@@ -86,7 +88,7 @@ async fn exit_status(
             event = next_event(report) => match event {
                 Ok(Event::Exited(status)) => return (Some(status), kills > 0),
                 Ok(Event::Gone) | Err(_) => {
-                    end_orphans(state);
+                    end_orphans(state, &process.tree);
                     return (None, kills > 0);
                 }
                 Ok(Event::Started(_) | Event::Failed(_)) => {}
@@ -105,9 +107,11 @@ async fn exit_status(
 }
 
 /// Whoever kills a stub takes its tree away from it, and would have a process that no limit in time ends.
-pub(crate) fn end_orphans(state: &State) {
+pub(crate) fn end_orphans(state: &State, lost: &Tree) {
     if std::process::id() == 1 {
-        let stubs: Vec<i32> = state.registry.trees().iter().map(|tree| tree.stub()).collect();
+        lost.wait_end(STUB_END);
+        let mut stubs: Vec<i32> = state.registry.trees().iter().map(|tree| tree.stub()).collect();
+        stubs.retain(|stub| *stub != lost.stub());
         if let Err(error) = kill_orphans(&stubs) {
             log(format_args!("end what a killed command left: {error}"));
         }

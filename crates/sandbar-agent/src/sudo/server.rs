@@ -178,7 +178,7 @@ async fn run(
                 }
                 Ok(Event::Started(_) | Event::Failed(_)) => {}
                 Ok(Event::Gone) | Err(_) => {
-                    end_orphans(state);
+                    end_orphans(state, tree);
                     return Err("the command's outcome is unknown".to_owned());
                 }
             },

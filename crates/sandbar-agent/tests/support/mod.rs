@@ -1,6 +1,8 @@
 //! An agent in a thread, and a small client for it.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod program;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -54,30 +56,14 @@ impl Agent {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut AgentConfig)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let (uid, gid) = user_ids();
-        for name in ["etc", "home"] {
-            std::fs::create_dir(at(name)).unwrap();
-        }
-        let home = at("home");
-        std::os::unix::fs::chown(&home, Some(uid), Some(gid)).unwrap();
-        let other = format!("root:x:0:0::/root:/bin/sh\nuser:x:{uid}:{gid}::{}:/bin/bash\n", home.display());
-        std::fs::write(at("etc/passwd"), other).unwrap();
-        std::fs::write(at("etc/group"), format!("root:x:0:\nuser:x:{gid}:\nextra:x:4242:user\n")).unwrap();
-        let mut config = AgentConfig::new("i1", "host");
-        config.etc = at("etc");
-        config.sudo_socket = None;
-        if !is_root() {
-            config.ids = IdMode::Single;
-            config.sudo = Sudo::Denied { reason: "single id".into() };
-        }
-        change(&mut config);
-        let agent = UnixListener::bind(at("agent.sock")).unwrap().into();
-        let control = Some(packet_listener(&at("ctl.sock")));
-        let thread = std::thread::spawn(move || serve(config, Listeners { agent, control }));
+        let (folder, config, listeners) = prepare(change);
+        let thread = std::thread::spawn(move || serve(config, listeners));
         Self { folder, thread: Some(thread) }
+    }
+
+    /// One that runs elsewhere, with its sockets in that folder.
+    pub(crate) fn elsewhere(folder: tempfile::TempDir) -> Self {
+        Self { folder, thread: None }
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -208,6 +194,33 @@ impl Agent {
     pub(crate) async fn run(&self, script: &str) -> Output {
         self.shell(script).await.output().await.unwrap()
     }
+}
+
+/// A folder with sockets, users and a home, and a configuration for it.
+pub(crate) fn prepare(change: impl FnOnce(&mut AgentConfig)) -> (tempfile::TempDir, AgentConfig, Listeners) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (uid, gid) = user_ids();
+    for name in ["etc", "home"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    let home = at("home");
+    std::os::unix::fs::chown(&home, Some(uid), Some(gid)).unwrap();
+    let other = format!("root:x:0:0::/root:/bin/sh\nuser:x:{uid}:{gid}::{}:/bin/bash\n", home.display());
+    std::fs::write(at("etc/passwd"), other).unwrap();
+    std::fs::write(at("etc/group"), format!("root:x:0:\nuser:x:{gid}:\nextra:x:4242:user\n")).unwrap();
+    let mut config = AgentConfig::new("i1", "host");
+    config.etc = at("etc");
+    config.sudo_socket = None;
+    if !is_root() {
+        config.ids = IdMode::Single;
+        config.sudo = Sudo::Denied { reason: "single id".into() };
+    }
+    change(&mut config);
+    let agent = UnixListener::bind(at("agent.sock")).unwrap().into();
+    let control = Some(packet_listener(&at("ctl.sock")));
+    (folder, config, Listeners { agent, control })
 }
 
 impl Drop for Agent {

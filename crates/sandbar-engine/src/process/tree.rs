@@ -49,8 +49,14 @@ impl Tree {
 
     /// Whether the stub lives, that is, whether any process of the tree does.
     pub fn is_alive(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&self.stub_fd, PollFlags::IN)], Some(&now)) == Ok(0)
+        !self.wait_end(Duration::ZERO)
+    }
+
+    /// Waits until the stub has ended and its children have another parent, which is a little after its report pipe
+    /// has. Returns whether that is so.
+    pub fn wait_end(&self, limit: Duration) -> bool {
+        let limit = limit.try_into().unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        poll(&mut [PollFd::new(&self.stub_fd, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready > 0)
     }
 
     /// Sends a signal. Repeats for SIGKILL until nothing new turns up, so that no fork escapes. Returns how many
