@@ -85,6 +85,39 @@ fn commands_are_chosen_before_the_agent_when_memory_runs_out() {
     assert_eq!(score(), before, "its own is as it was");
 }
 
+/// A tree that is deeper than a path can name, owned as what `user` makes.
+fn deep(home: &std::path::Path) {
+    use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, mkdirat, open, openat};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let (uid, gid) = support::user_ids();
+    let mut folder = open(home, flags, Mode::empty()).unwrap();
+    for level in 0..3000 {
+        let name = if level == 0 { c"deep" } else { c"d" };
+        mkdirat(&folder, name, Mode::RWXU).unwrap();
+        folder = openat(&folder, name, flags, Mode::empty()).unwrap();
+        fchown(&folder, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).unwrap();
+    }
+}
+
+#[test]
+fn a_tree_of_any_depth_is_no_end() {
+    let started = Started::new(As::User, |_| {});
+    let agent = &started.agent;
+    run(async {
+        deep(&agent.home());
+        let at = agent.home_path("deep").to_str().unwrap().to_owned();
+        // What a path can't name any more may be an error, said as such.
+        let list = json!({"path": at, "depth": 1_000_000});
+        let _ = agent.files::<Value>("ListDir", &list).await;
+        let watch = json!({"path": at, "recursive": true});
+        let _ = agent.files::<Value>("CreateWatcher", &watch).await;
+        let answer: Result<Value, _> = agent.files("Remove", &json!({"path": at})).await;
+        assert_eq!(answer, Ok(json!({})));
+        assert!(!agent.home_path("deep").exists());
+        assert_eq!(agent.get("/health").await.status, 204);
+    });
+}
+
 fn parent_of(pid: u32) -> i32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use http::header::HeaderMap;
 use hyper::body::Incoming;
+use rustix::fs::OFlags;
 use sandbar_wire::envd::{ComposeRequest, FileEntry, HttpError};
 
 use super::access::Access;
@@ -58,7 +59,7 @@ fn join(context: &Context, sources: &[PathBuf], destination: &Path) -> Result<Fi
     make_parents(context, destination).map_err(fail(destination))?;
     let temporary = Temporary::new(destination).map_err(fail(destination))?;
     for source in sources {
-        let mut file = File::open(source).map_err(fail(source))?;
+        let mut file = open(source).map_err(fail(source))?;
         io::copy(&mut file, &mut &temporary.file).map_err(fail(destination))?;
     }
     if let Some((uid, gid)) = context.owner {
@@ -72,6 +73,16 @@ fn join(context: &Context, sources: &[PathBuf], destination: &Path) -> Result<Fi
         }
     }
     Ok(entry(destination))
+}
+
+/// Opening never waits, as what came in a file's place since it was looked at might make it.
+fn open(path: &Path) -> io::Result<File> {
+    let file =
+        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    Ok(file)
 }
 
 /// A new file beside its later name, which goes away unless it is renamed.

@@ -71,21 +71,3 @@ pub(crate) fn rename(context: &Context, source: &Path, destination: &Path) -> Re
     fs::rename(source, destination).map_err(|error| failed("move", source, &error))?;
     stat(context, destination)
 }
-
-/// Removes an entry and everything below it; what is absent already is no error.
-pub(crate) fn remove(path: &Path) -> Result<(), RpcError> {
-    if path == Path::new("/") {
-        return Err(RpcError::new(Code::InvalidArgument, "the root folder can't be removed"));
-    }
-    let result = match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match result {
-        Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Err(failed("remove", path, &error))
-        }
-        _ => Ok(()),
-    }
-}

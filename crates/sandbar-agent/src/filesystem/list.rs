@@ -1,6 +1,6 @@
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sandbar_wire::envd::{Code, EntryInfo, RpcError};
 
@@ -28,33 +28,43 @@ pub(crate) fn list(context: &Context, path: &Path, depth: u32) -> Result<Vec<Ent
     Ok(entries)
 }
 
-fn walk(names: &Names, folder: &Path, depth: u32, entries: &mut Vec<EntryInfo>) -> Result<(), RpcError> {
-    let top = entries.is_empty();
-    let listing = match fs::read_dir(folder) {
-        Ok(listing) => listing,
-        Err(error) if !top && error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed("list", folder, &error)),
-    };
-    let mut found = Vec::new();
-    for entry in listing {
-        found.push(entry.map_err(|error| failed("list", folder, &error))?);
-        if entries.len() + found.len() > MAX_ENTRIES {
-            let text =
-                format!("list '{}': more than {MAX_ENTRIES} entries; list its parts", folder.display());
-            return Err(RpcError::new(Code::ResourceExhausted, text));
-        }
-    }
-    found.sort_by_key(fs::DirEntry::file_name);
-    for entry in found {
-        let path = entry.path();
+/// Without recursion: whoever made the tree chose how deep it is.
+fn walk(names: &Names, top: &Path, depth: u32, entries: &mut Vec<EntryInfo>) -> Result<(), RpcError> {
+    // For each folder on the way down, what is still to be described in it.
+    let mut way = vec![read(top, entries.len())?.into_iter()];
+    while let Some(folder) = way.last_mut() {
+        let Some((path, is_folder)) = folder.next() else {
+            way.pop();
+            continue;
+        };
         match describe(names, &path) {
             Ok(info) => entries.push(info),
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(failed("list", &path, &error)),
         }
-        if depth > 1 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            walk(names, &path, depth - 1, entries)?;
+        if is_folder && way.len() < usize::try_from(depth).unwrap_or(usize::MAX) {
+            match read(&path, entries.len()) {
+                Ok(inner) => way.push(inner.into_iter()),
+                Err(error) if error.code == Code::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(())
+}
+
+/// What is in a folder, by name, each with whether it is a folder too.
+fn read(folder: &Path, known: usize) -> Result<Vec<(PathBuf, bool)>, RpcError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| failed("list", folder, &error))? {
+        let entry = entry.map_err(|error| failed("list", folder, &error))?;
+        found.push((entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir())));
+        if known + found.len() > MAX_ENTRIES {
+            let text =
+                format!("list '{}': more than {MAX_ENTRIES} entries; list its parts", folder.display());
+            return Err(RpcError::new(Code::ResourceExhausted, text));
+        }
+    }
+    found.sort_by(|one, other| one.0.file_name().cmp(&other.0.file_name()));
+    Ok(found)
 }

@@ -6,12 +6,14 @@ mod entry;
 mod error;
 mod inotify;
 mod list;
+mod remove;
 mod watch;
 mod watchers;
 
-pub(crate) use change::{make_dir, make_parents, remove, rename};
+pub(crate) use change::{make_dir, make_parents, rename};
 pub(crate) use entry::{metadata, stat};
 pub(crate) use list::list;
+pub(crate) use remove::remove;
 pub(crate) use watchers::{Watchers, watch_stream};
 
 /// What operations need to know of the agent.

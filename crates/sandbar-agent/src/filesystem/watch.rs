@@ -76,7 +76,9 @@ impl Watch {
             scanned: HashSet::new(),
         };
         if watch.recursive {
-            watch.add_below(Path::new(""), None).map_err(|error| exhausted(&watch.root, &error))?;
+            watch
+                .add_below(Path::new(""), own_number, None)
+                .map_err(|error| exhausted(&watch.root, &error))?;
         }
         Ok(watch)
     }
@@ -164,23 +166,47 @@ impl Watch {
     /// Watches a folder and what is below it. `found` collects what exists there already, each with whether it is a
     /// file with content, whose write nobody may have seen.
     fn add(&mut self, folder: &Path, found: Option<&mut Vec<(PathBuf, bool)>>) -> io::Result<()> {
+        match self.arm(folder)? {
+            Some(watch) => self.add_below(folder, watch, found),
+            None => Ok(()),
+        }
+    }
+
+    /// Watches one folder; `None` where it vanished meanwhile.
+    fn arm(&mut self, folder: &Path) -> io::Result<Option<i32>> {
         match self.inotify.add(&self.root.join(folder), false) {
             Ok(watch) => {
                 self.folders.insert(watch, folder.to_owned());
-                self.add_below(folder, found.map(|found| (watch, found)))
+                Ok(Some(watch))
             }
-            // It vanished meanwhile.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(())
+                Ok(None)
             }
             Err(error) => Err(error),
         }
     }
 
+    /// Without recursion: whoever made the tree chose how deep it is.
     fn add_below(
         &mut self,
+        top: &Path,
+        watch: i32,
+        mut found: Option<&mut Vec<(PathBuf, bool)>>,
+    ) -> io::Result<()> {
+        let mut pending = vec![(top.to_owned(), watch)];
+        while let Some((folder, watch)) = pending.pop() {
+            self.scan(&folder, watch, found.as_deref_mut(), &mut pending)?;
+        }
+        Ok(())
+    }
+
+    /// Looks into a watched folder and watches the folders in it, which it adds to `pending`.
+    fn scan(
+        &mut self,
         folder: &Path,
-        found: Option<(i32, &mut Vec<(PathBuf, bool)>)>,
+        watch: i32,
+        mut found: Option<&mut Vec<(PathBuf, bool)>>,
+        pending: &mut Vec<(PathBuf, i32)>,
     ) -> io::Result<()> {
         let listing = match fs::read_dir(self.root.join(folder)) {
             Ok(listing) => listing,
@@ -191,18 +217,19 @@ impl Watch {
             }
             Err(error) => return Err(error),
         };
-        let (watch, mut found) = found.unzip();
         for entry in listing {
             let Ok(entry) = entry else { continue };
             let Ok(kind) = entry.file_type() else { continue };
             let path = folder.join(entry.file_name());
-            if let (Some(watch), Some(found)) = (watch, found.as_deref_mut()) {
+            if let Some(found) = found.as_deref_mut() {
                 let has_content = kind.is_file() && entry.metadata().is_ok_and(|meta| meta.len() > 0);
                 found.push((path.clone(), has_content));
                 self.scanned.insert((watch, entry.file_name()));
             }
-            if kind.is_dir() {
-                self.add(&path, found.as_deref_mut())?;
+            if kind.is_dir()
+                && let Some(inner) = self.arm(&path)?
+            {
+                pending.push((path, inner));
             }
         }
         Ok(())
