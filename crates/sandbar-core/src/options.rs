@@ -135,7 +135,7 @@ pub enum LimitDemand {
     /// Take what the host can do; the record says what that is.
     #[default]
     BestEffort,
-    /// Every limit named in [`Resources`] must be [`LimitState::Enforced`](crate::LimitState::Enforced), else create fails.
+    /// Every limit named in [`Resources`], and those on memory and processes even if not named, must be [`LimitState::Enforced`](crate::LimitState::Enforced), else create fails.
     Enforced,
 }
 

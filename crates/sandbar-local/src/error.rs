@@ -19,11 +19,17 @@ pub(crate) fn fail(kind: ErrorKind, operation: &'static str, message: impl Into<
 pub(crate) fn io_error(operation: &'static str, resource: &str, cause: impl Into<io::Error>) -> Error {
     let cause = cause.into();
     let error = fail(kind_of(&cause), operation, format!("{resource}: {cause}"));
-    match kind_of(&cause) {
-        ErrorKind::LimitExceeded => {
-            error.with_hint("free some disk space, or give `SANDBAR_HOME` another place")
+    let hint = match cause.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("free some disk space, or give `SANDBAR_HOME` another place")
         }
-        _ => error,
+        io::ErrorKind::FileTooLarge => Some("raise this process' limit on file sizes (`ulimit -f`)"),
+        _ if is_out_of_descriptors(&cause) => Some("raise this process' limit on open files (`ulimit -n`)"),
+        _ => None,
+    };
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
     }
     .with_source(cause)
 }
@@ -31,13 +37,20 @@ pub(crate) fn io_error(operation: &'static str, resource: &str, cause: impl Into
 fn kind_of(cause: &io::Error) -> ErrorKind {
     match cause.kind() {
         io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::LimitExceeded,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            ErrorKind::LimitExceeded
+        }
         io::ErrorKind::ReadOnlyFilesystem => ErrorKind::Config,
         io::ErrorKind::TimedOut => ErrorKind::Timeout,
-        // Out of descriptors or processes: the caller's own limits.
-        _ if matches!(cause.raw_os_error(), Some(23 | 24)) => ErrorKind::LimitExceeded,
+        _ if is_out_of_descriptors(cause) => ErrorKind::LimitExceeded,
         _ => ErrorKind::Unexpected,
     }
+}
+
+/// The caller's own limit, or the machine's.
+fn is_out_of_descriptors(cause: &io::Error) -> bool {
+    use rustix::io::Errno;
+    Errno::from_io_error(cause).is_some_and(|errno| errno == Errno::MFILE || errno == Errno::NFILE)
 }
 
 /// A lookup that gave no answer: the sandbox may be there and may run.
@@ -59,6 +72,7 @@ pub(crate) fn not_running(operation: &'static str, id: &str, state: State, reaso
         .with_resource(format!("sandbox `{id}`"));
     match state {
         State::Sleeping => error.with_hint("wake it first"),
+        State::Destroying => error.with_hint("make a new one: this one is on its way out"),
         State::Creating => error.with_hint("wait until it runs").with_retry(Retry::Safe),
         _ => error.with_hint("its processes are gone: destroy it and make a new one"),
     }

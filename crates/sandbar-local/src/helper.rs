@@ -21,7 +21,11 @@ const FILE: &str = "sandbar";
 /// How long a shim may take to report. A creation takes milliseconds; the shim itself gives up on a silent agent earlier.
 const REPORT: Duration = Duration::from_secs(60);
 
-/// Finds the executable: what the config names, what the environment names, beside the current executable and above it, then `PATH`.
+/// Finds the executable: what the config names, what the environment names, beside the current executable, in the folders of a build where
+/// that lies in one, then `PATH`.
+///
+/// What is only found and not named must be nobody else's: the file and its folder belong to root or to this user, and others may not write
+/// to them.
 pub(crate) fn find(configured: Option<&Path>, environment: &Environment) -> Result<PathBuf> {
     let named = configured.or(environment.helper.as_deref());
     if let Some(named) = named {
@@ -32,16 +36,52 @@ pub(crate) fn find(configured: Option<&Path>, environment: &Environment) -> Resu
         };
     }
     let current = std::env::current_exe().ok();
-    let beside =
-        current.iter().flat_map(|current| current.ancestors().skip(1).take(2)).map(Path::to_path_buf);
+    let beside = current.as_deref().and_then(Path::parent).map(places_beside).unwrap_or_default();
     let in_path = std::env::split_paths(&environment.path).filter(|dir| dir.is_absolute());
-    for dir in beside.chain(in_path) {
+    find_in(beside.into_iter().chain(in_path))
+}
+
+fn find_in(folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf> {
+    let mut strangers = Vec::new();
+    for dir in folders {
         let file = dir.join(FILE);
-        if is_executable(&file) {
+        if !is_executable(&file) {
+            continue;
+        }
+        if is_trusted(&dir) && is_trusted(&file) {
             return absolute(&file);
         }
+        strangers.push(file.display().to_string());
     }
-    Err(missing("the `sandbar` executable is neither beside this program nor in `PATH`"))
+    Err(if strangers.is_empty() {
+        missing("the `sandbar` executable is neither beside this program nor in `PATH`")
+    } else {
+        missing(&format!("others may write to `{}`, so it is not started", strangers.join("`, `")))
+    })
+}
+
+/// The folder of a program and, where cargo built it as a test or an example, the folders of the build's programs in each profile.
+fn places_beside(folder: &Path) -> Vec<PathBuf> {
+    let mut places = vec![folder.to_owned()];
+    let is_of_build = folder.file_name().is_some_and(|name| name == "deps" || name == "examples");
+    if let (true, Some(profile)) = (is_of_build, folder.parent()) {
+        places.push(profile.to_owned());
+        let siblings = profile.parent().map(|target| ["release", "debug"].map(|name| target.join(name)));
+        places.extend(siblings.into_iter().flatten().filter(|sibling| sibling != profile));
+    }
+    places
+}
+
+/// Whether only root, this user and its own group can change what is at `path`.
+fn is_trusted(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    std::fs::metadata(path).is_ok_and(|meta| {
+        let owned = meta.uid() == 0 || meta.uid() == user;
+        let others = meta.mode() & 0o002 != 0;
+        let group_writes = meta.mode() & 0o020 != 0 && meta.gid() != 0 && meta.gid() != group;
+        owned && !others && !group_writes
+    })
 }
 
 fn missing(why: &str) -> sandbar_core::Error {
@@ -175,6 +215,34 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.hint().unwrap().contains("SANDBAR_HELPER"));
         assert_eq!(find(Some(Path::new("/bin/sh")), &environment).unwrap(), Path::new("/bin/sh"));
+    }
+
+    #[test]
+    fn the_folders_of_a_build_are_looked_at_and_no_other_folder_above() {
+        let places = |folder: &str| places_beside(Path::new(folder));
+        assert_eq!(places("/opt/x"), [Path::new("/opt/x")]);
+        let of_build = ["/t/debug/deps", "/t/debug", "/t/release"].map(PathBuf::from);
+        assert_eq!(places("/t/debug/deps"), of_build);
+        assert_eq!(places("/t/release/examples")[2], Path::new("/t/debug"));
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_not_started() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let scratch = tempfile::tempdir().unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let file = scratch.path().join(FILE);
+        std::fs::write(&file, "#!/bin/sh\n").unwrap();
+        let find = || find_in(std::iter::once(scratch.path().to_owned()));
+        set(&file, 0o755);
+        assert_eq!(find().unwrap(), file);
+        set(&file, 0o757);
+        assert!(find().unwrap_err().message().contains("others may write"));
+        set(&file, 0o755);
+        set(scratch.path(), 0o777);
+        assert!(find().unwrap_err().message().contains("others may write"));
     }
 
     #[tokio::test]

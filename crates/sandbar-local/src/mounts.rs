@@ -39,12 +39,21 @@ pub(crate) fn open_all(mounts: &[MountOrder], home: &Path) -> Result<Vec<OwnedFd
 /// Folders that a sandbox has its own of, and that nothing is mounted below.
 const OWN_FOLDERS: &[&str] = &["/proc", "/sys", "/dev", "/run"];
 
+/// Folders that a sandbox can't do without: covered, no program and no user would be found.
+const NEEDED_FOLDERS: &[&str] =
+    &["/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr", "/usr/bin", "/usr/lib"];
+
 /// Refuses a place in a sandbox that is its own.
 pub(crate) fn check_target(target: &GuestPath) -> Result<()> {
     let own = OWN_FOLDERS.iter().find(|own| {
         let bytes = target.as_bytes();
         bytes.strip_prefix(own.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     });
+    if let Some(needed) = NEEDED_FOLDERS.iter().find(|needed| target.as_bytes() == needed.as_bytes()) {
+        let message = format!("a mount at `{needed}` would hide what the sandbox' programs need");
+        return Err(fail(ErrorKind::InvalidInput, "create", message)
+            .with_hint("mount at a folder below it, or at `/mnt`"));
+    }
     match own {
         None => Ok(()),
         Some(own) => {

@@ -145,10 +145,10 @@ fn release_slots(home: &Home, folder: &Folder, record: Option<&StoredRecord>) ->
         return Ok(());
     }
     match record.and_then(|record| record.private.slot) {
-        Some(slot) => home.release_slot(slot)?,
+        Some(slot) => home.release_slot(folder.id(), slot)?,
         None => {
             for slot in home.slots_of(folder.id())? {
-                home.release_slot(slot)?;
+                home.release_slot(folder.id(), slot)?;
             }
         }
     }

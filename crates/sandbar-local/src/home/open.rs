@@ -29,14 +29,16 @@ impl Home {
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         let Some(dir) = open_dir(path)? else { return Ok(None) };
         let home = Self { path: path.to_owned(), dir };
-        home.check_owner()?;
-        match home.version()? {
-            Some(_) => Ok(Some(home)),
-            None if home.is_blank()? => Ok(None),
+        // What it is comes first: nobody is told to close a folder of the system's to others.
+        let is_home = match home.version()? {
+            Some(_) => true,
+            None if home.is_blank()? => false,
             // Between the two looks, another process may have made it what it is.
-            None if home.version()?.is_some() => Ok(Some(home)),
-            None => Err(home.foreign()),
-        }
+            None if home.version()?.is_some() => true,
+            None => return Err(home.foreign()),
+        };
+        home.check_owner()?;
+        Ok(is_home.then_some(home))
     }
 
     /// Opens the data folder and makes it where there is none.
@@ -124,7 +126,8 @@ impl Home {
     /// The format of the folder; `None` where it has none.
     fn version(&self) -> Result<Option<u32>> {
         let fail_at = |cause: Errno| io_error("open", &format!("`{}/version`", self.path.display()), cause);
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // Not to wait for a pipe of that name in a folder that is not ours.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let Some(file) = found(openat(&self.dir, "version", flags, Mode::empty())).map_err(fail_at)? else {
             return Ok(None);
         };

@@ -97,9 +97,12 @@ impl LimitOrders {
             disk_bytes: disk_bytes.or(defaults.disk_bytes),
             demanded: match demand {
                 LimitDemand::BestEffort => Vec::new(),
-                LimitDemand::Enforced => {
-                    named.iter().filter(|(_, given)| *given).map(|(name, _)| (*name).to_owned()).collect()
-                }
+                // A sandbox without these two can take the machine down, named or not.
+                LimitDemand::Enforced => named
+                    .iter()
+                    .filter(|(name, given)| *given || matches!(*name, "memory" | "pids"))
+                    .map(|(name, _)| (*name).to_owned())
+                    .collect(),
             },
         }
     }
@@ -218,10 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn only_named_limits_are_demanded() {
+    fn named_limits_memory_and_pids_are_demanded() {
         let asked = Resources::default().with_pids(5);
         let limits = LimitOrders::new(asked, LimitDemand::Enforced, &crate::config::Defaults::default());
-        assert_eq!(limits.demanded, ["pids"]);
+        assert_eq!(limits.demanded, ["memory", "pids"]);
         assert_eq!((limits.pids, limits.memory_bytes), (Some(5), Some(crate::config::DEFAULT_MEMORY)));
     }
 }
