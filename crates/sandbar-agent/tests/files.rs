@@ -296,3 +296,20 @@ fn signed_urls_replace_the_token() {
         assert_eq!(agent.call("POST", &put, &[OCTETS], "new").await.status, 200);
     });
 }
+
+#[test]
+fn links_to_what_is_no_file_are_refused_and_nothing_waits() {
+    let agent = Agent::start();
+    run(async {
+        let script = "ln -s /proc/self/oom_score_adj a; ln -s /proc/self/comm b; mkfifo c; ln -s d d; ln -s /dev/zero e";
+        agent.run(script).await;
+        for (name, get, post) in
+            [("a", 200, 403), ("b", 200, 403), ("c", 400, 400), ("d", 400, 400), ("e", 400, 400)]
+        {
+            let uri = format!("/files?path={}", agent.home_path(name).display());
+            assert_eq!(agent.get(&uri).await.status, get, "{name}");
+            let kind = [("content-type", "application/octet-stream")];
+            assert_eq!(agent.call("POST", &uri, &kind, "500").await.status, post, "{name}");
+        }
+    });
+}

@@ -12,6 +12,7 @@ use sandbar_wire::envd::{HttpError, Operation};
 use super::access::{Access, Query};
 use super::encoding::{Encoding, Gzip, choose};
 use super::range::{Instead, Part, Version, condition, is_partial, part};
+use super::write::is;
 use crate::blocking;
 use crate::http::{Body, BodyWriter, Response, empty};
 use crate::state::State;
@@ -74,6 +75,12 @@ fn open(path: &Path) -> Result<(File, std::fs::Metadata), HttpError> {
             HttpError::new(404, format!("path '{shown}' does not exist"))
         }
         io::ErrorKind::PermissionDenied => HttpError::new(403, format!("read '{shown}': permission denied")),
+        _ if is(&error, rustix::io::Errno::LOOP) => {
+            HttpError::new(400, format!("path '{shown}' is a cyclic symbolic link"))
+        }
+        _ if is(&error, rustix::io::Errno::NXIO) => {
+            HttpError::new(400, format!("path '{shown}' is not a regular file"))
+        }
         _ => HttpError::new(500, format!("read '{shown}': {error}")),
     })?;
     let meta = file.metadata().map_err(|error| HttpError::new(500, format!("read '{shown}': {error}")))?;

@@ -10,6 +10,8 @@ use sandbar_wire::envd::{HttpError, METADATA_XATTR_PREFIX};
 use super::encoding::Gunzip;
 use crate::filesystem::{Context, make_parents};
 
+/// `f_type` of procfs (`PROC_SUPER_MAGIC` in `linux/magic.h`).
+const PROC_TYPE: i64 = 0x9fa0;
 /// Mode of new files, before the umask.
 const FILE_MODE: u32 = 0o666;
 
@@ -54,6 +56,10 @@ impl Target {
         let meta = target.file.metadata().map_err(|error| fail(&error))?;
         if !meta.is_file() {
             return Err(HttpError::new(400, format!("path '{}' is not a regular file", path.display())));
+        }
+        // Something inside may have put a link to the agent's own settings where the caller thinks a file is.
+        if rustix::fs::fstatfs(&target.file).is_ok_and(|stat| stat.f_type == PROC_TYPE) {
+            return Err(HttpError::new(403, format!("path '{}' is in the kernel's `/proc`", path.display())));
         }
         if let Some((uid, gid)) = context.owner {
             rustix::fs::fchown(&target.file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
@@ -124,6 +130,11 @@ fn set_metadata(file: &File, metadata: &BTreeMap<String, String>) -> io::Result<
     Ok(())
 }
 
+/// Whether an error is that of the kernel.
+pub(super) fn is(error: &io::Error, errno: rustix::io::Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
 /// Maps a failed write, in one place.
 pub(super) fn failed(path: &Path, error: &io::Error) -> HttpError {
     let path = path.display();
@@ -137,6 +148,13 @@ pub(super) fn failed(path: &Path, error: &io::Error) -> HttpError {
         }
         io::ErrorKind::NotADirectory => {
             HttpError::new(400, format!("write '{path}': a part of the path is not a directory"))
+        }
+        _ if is(error, rustix::io::Errno::LOOP) => {
+            HttpError::new(400, format!("path '{path}' is a cyclic symbolic link"))
+        }
+        // What opening a pipe without a reader, or a socket, is answered with.
+        _ if is(error, rustix::io::Errno::NXIO) => {
+            HttpError::new(400, format!("path '{path}' is not a regular file"))
         }
         io::ErrorKind::NotFound => HttpError::new(404, format!("path '{path}' does not exist")),
         io::ErrorKind::InvalidFilename => {

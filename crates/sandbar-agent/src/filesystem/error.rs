@@ -21,6 +21,11 @@ pub(super) fn failed(operation: &str, path: &Path, error: &io::Error) -> RpcErro
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             RpcError::new(Code::ResourceExhausted, format!("{operation} '{path}': no space left on device"))
         }
+        io::ErrorKind::InvalidFilename => {
+            let text =
+                format!("{operation} '{path}': a path in it is longer than the kernel takes (4,096 bytes)");
+            RpcError::new(Code::InvalidArgument, text)
+        }
         io::ErrorKind::CrossesDevices => RpcError::new(
             Code::FailedPrecondition,
             format!(

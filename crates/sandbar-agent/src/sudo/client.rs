@@ -66,7 +66,7 @@ fn invoke(socket: &Path, args: Vec<OsString>) -> Result<i32, String> {
     let descriptors: [BorrowedFd<'_>; DESCRIPTORS] = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     match send_now(connection.as_fd(), &packet, &descriptors) {
         // Refused before the request was read: the answer says why.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        Err(error) if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
             return Err(format!("ask the agent: {error}"));
         }
         _ => {}
@@ -112,8 +112,14 @@ fn follow(connection: &OwnedFd, signals: &SignalQueue, is_list: bool) -> Result<
         if !is_answered {
             continue;
         }
-        let packet = receive_now(connection.as_fd(), MAX_PACKET, 0)
-            .map_err(|error| format!("ask the agent: {error}"))?;
+        let packet = match receive_now(connection.as_fd(), MAX_PACKET, 0) {
+            // Refused before the request was read: the kernel tells that once, and then gives the answer.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                receive_now(connection.as_fd(), MAX_PACKET, 0)
+            }
+            other => other,
+        };
+        let packet = packet.map_err(|error| format!("ask the agent: {error}"))?;
         let Some((packet, _)) = packet else { return Err("the agent closed the connection".to_owned()) };
         match serde_json::from_slice(&packet).map_err(|error| format!("answer of the agent: {error}"))? {
             Answer::Started => {}

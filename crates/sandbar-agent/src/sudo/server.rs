@@ -107,6 +107,11 @@ async fn handle(state: &Rc<State>, connection: &Socket) -> Result<(), String> {
         Ok(Err(error)) => return Err(format!("read the request: {error}")),
         Err(_) => return Err("no request came in time".to_owned()),
     };
+    for descriptor in &descriptors {
+        // Closing the last descriptor of such a socket would wait for its other end, for as long as whoever passed it
+        // on has set. It is an error for what is no socket.
+        let _ = sockopt::set_socket_linger(descriptor, None);
+    }
     let request: Request =
         serde_json::from_slice(&packet).map_err(|error| format!("read the request: {error}"))?;
     if let Sudo::Denied { reason } = &state.config.sudo {
