@@ -133,9 +133,11 @@ async fn accept(state: Rc<State>, listener: Rc<UnixListener>) {
             // A client that breaks the protocol or leaves is its own problem.
             let _ = connection.await;
             drop(place);
-            if all.available_permits() >= MAX_CONNECTIONS - 1 {
+            let is_idle = || all.available_permits() >= MAX_CONNECTIONS - 1;
+            if is_idle() && !state.trims.replace(true) {
                 tokio::time::sleep(IDLE_PAUSE).await;
-                if all.available_permits() >= MAX_CONNECTIONS - 1 {
+                state.trims.set(false);
+                if is_idle() {
                     release_free_memory();
                 }
             }

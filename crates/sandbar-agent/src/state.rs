@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub(crate) deadline: Cell<Option<u64>>,
     pub(crate) deadline_changed: Notify,
     pub(crate) shutdown: Notify,
+    /// Whether free memory is about to be given back.
+    pub(crate) trims: Cell<bool>,
     pub(crate) oom_score: Option<Arc<OomScore>>,
     root_capabilities: u64,
     own_uid: u32,
@@ -57,6 +59,7 @@ impl State {
             deadline: Cell::new(config.deadline_unix_ms),
             deadline_changed: Notify::new(),
             shutdown: Notify::new(),
+            trims: Cell::new(false),
             root_capabilities: root_capabilities(&config.root_capabilities)?,
             oom_score: oom_score.map(Arc::new),
             own_uid: rustix::process::geteuid().as_raw(),

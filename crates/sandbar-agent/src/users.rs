@@ -90,10 +90,12 @@ fn read(path: &Path) -> io::Result<String> {
         Err(rustix::io::Errno::NOENT) => return Ok(String::new()),
         Err(error) => return Err(error.into()),
     };
-    if !file.metadata()?.is_file() {
+    let meta = file.metadata()?;
+    if !meta.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file"));
     }
-    let mut bytes = Vec::new();
+    // Each command reads both files: in one piece, not in ever larger ones.
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(MAX_BYTES)).unwrap_or(0) + 64);
     file.take(MAX_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
