@@ -33,6 +33,12 @@ fn main() {
             }
         }
         "processes" => processes(),
+        "terminals" => terminals(),
+        "signals" => signals(),
+        "queue" => queue(),
+        "oom-score" => oom_score(),
+        "forge" => forge(&config),
+        "look" => println!("{}", look(&config)),
         "memory" => memory(config["bytes"].as_u64().unwrap()),
         "big-file" => big_file(),
         "shell" => shell(config["script"].as_str().unwrap()),
@@ -195,6 +201,19 @@ fn calls() -> BTreeMap<&'static str, i64> {
         ("tioclinux", call(libc::SYS_ioctl, 0, TIOCLINUX, 0)),
         ("personality", call(libc::SYS_personality, 0x0040_0000, 0, 0)),
         ("ptrace-init", call(libc::SYS_ptrace, libc::PTRACE_ATTACH as usize, 1, 0)),
+        ("linger", call(libc::SYS_setsockopt, 0, libc::SOL_SOCKET as usize, libc::SO_LINGER as usize)),
+        (
+            "linger-upper",
+            call(
+                libc::SYS_setsockopt,
+                0,
+                1 << 40 | libc::SOL_SOCKET as usize,
+                1 << 40 | libc::SO_LINGER as usize,
+            ),
+        ),
+        ("lease", call(libc::SYS_fcntl, 0, libc::F_SETLEASE as usize, 0)),
+        ("io_setup", call(libc::SYS_io_setup, 1, 0, 0)),
+        ("io_submit", call(libc::SYS_io_submit, 0, 0, 0)),
         ("i386", i386_getpid()),
     ])
 }
@@ -233,6 +252,119 @@ fn processes() {
         assert!(children.len() < 5000, "no limit in sight");
     };
     println!("{} {}", children.len(), error.raw_os_error().unwrap());
+}
+
+/// Opens terminals until none can be opened, and says how many there were.
+fn terminals() {
+    let mut open = Vec::new();
+    let error = loop {
+        match fs::OpenOptions::new().read(true).write(true).open("/dev/ptmx") {
+            Ok(terminal) => open.push(terminal),
+            Err(error) => break error,
+        }
+        assert!(open.len() < 5000, "no limit in sight");
+    };
+    println!("{} {}", open.len(), error.raw_os_error().unwrap());
+}
+
+/// Queues signals to itself until none can be queued, then does it as `user` where there is one to become. Says how many
+/// there were each time.
+fn signals() {
+    let first = queue_signals();
+    // SAFETY: one thread.
+    if unsafe { libc::fork() } == 0 {
+        // SAFETY: takes numbers; where it is refused the child stays who it is.
+        unsafe { libc::setresuid(1000, 1000, 1000) };
+        println!("{first} {}", queue_signals());
+        std::process::exit(0);
+    }
+    // SAFETY: waits for any child.
+    unsafe { libc::wait(std::ptr::null_mut()) };
+}
+
+fn queue_signals() -> u32 {
+    let signal = libc::SIGRTMIN() + 3;
+    // SAFETY: the set is made before it is read.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+    let mut count = 0;
+    // SAFETY: the signal is blocked, and carries nothing.
+    while unsafe { libc::sigqueue(libc::getpid(), signal, libc::sigval { sival_ptr: std::ptr::null_mut() }) }
+        == 0
+    {
+        count += 1;
+        assert!(count < 1 << 20, "no limit in sight");
+    }
+    count
+}
+
+/// Sends itself a message through a POSIX queue.
+fn queue() {
+    let name = c"/probe".as_ptr();
+    // SAFETY: the name ends with a zero, no attributes are given, and the buffer is as long as the default asks for.
+    let said = unsafe {
+        let queue =
+            libc::mq_open(name, libc::O_CREAT | libc::O_RDWR, 0o600_u32, std::ptr::null::<libc::mq_attr>());
+        if queue < 0 {
+            std::io::Error::last_os_error().to_string()
+        } else {
+            let mut bytes = vec![0_u8; 8192];
+            let sent = libc::mq_send(queue, c"fine".as_ptr(), 4, 0);
+            let got = libc::mq_receive(queue, bytes.as_mut_ptr().cast(), bytes.len(), std::ptr::null_mut());
+            format!("{sent} {got} {}", libc::mq_unlink(name))
+        }
+    };
+    println!("{said}");
+}
+
+/// Tries to be a less likely victim, and then a more likely one.
+fn oom_score() {
+    let path = "/proc/self/oom_score_adj";
+    let mut said = Vec::new();
+    for score in ["0", "-1000", "299", "900", "300"] {
+        let wrote = fs::write(path, score).map_err(|error| error.raw_os_error());
+        said.push(json!([score, wrote.err(), fs::read_to_string(path).unwrap().trim()]));
+    }
+    println!("{}", json!(said));
+}
+
+/// Sets attributes as given: path, name, value. Says the error number of each, 0 where there was none.
+fn forge(config: &Value) {
+    let c = |value: &Value| std::ffi::CString::new(value.as_str().unwrap()).unwrap();
+    let mut said = Vec::new();
+    for item in config["attributes"].as_array().unwrap() {
+        let (path, name, value) = (c(&item[0]), c(&item[1]), c(&item[2]));
+        let length = value.as_bytes().len();
+        // SAFETY: both strings end with a zero, and the value has that length.
+        let answer =
+            unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), length, 0) };
+        said.push(if answer == 0 { 0 } else { std::io::Error::last_os_error().raw_os_error().unwrap() });
+    }
+    println!("{}", json!(said));
+}
+
+/// What each path is: a file's text, a folder's names, or the error number.
+fn look(config: &Value) -> Value {
+    let see = |path: &str| {
+        if let Ok(items) = fs::read_dir(path) {
+            let mut names: Vec<_> = items
+                .filter_map(|item| Some(item.ok()?.file_name().to_string_lossy().into_owned()))
+                .collect();
+            names.sort();
+            return json!(names);
+        }
+        read(path)
+    };
+    config["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|path| (path.as_str().unwrap().to_owned(), see(path.as_str().unwrap())))
+        .collect()
 }
 
 /// Fills memory in a child, and says how the child ended.

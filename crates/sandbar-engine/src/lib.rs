@@ -22,6 +22,7 @@ pub mod rootfs;
 mod seccomp;
 mod spec;
 mod sys;
+pub mod usage;
 
 pub use capabilities::{Capability, SANDBOX_ROOT as SANDBOX_ROOT_CAPABILITIES, mask as capability_mask};
 pub use cgroup::Cgroup;

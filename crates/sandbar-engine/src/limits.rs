@@ -27,9 +27,22 @@ pub const DEFAULT_NOFILE: u64 = 65_536;
 pub const DEFAULT_INOTIFY_WATCHES: u32 = 524_288;
 /// The kernel's own count for a user.
 pub const DEFAULT_INOTIFY_INSTANCES: u32 = 128;
-/// Sandboxes of an ordinary user share that user's inotify allowance; each gets at most this part of it, so that one alone
-/// can't take it all.
+/// Sandboxes of an ordinary user share that user's allowance of inotify and of what else the kernel counts by user; each
+/// gets at most this part of it, so that one alone can't take it all.
 pub(crate) const SHARE_OF_USER: u32 = 4;
+
+/// What all sandboxes of an ordinary user together leave to that user: the other part of what the kernel counts by user.
+pub(crate) const SHARE_OF_ALL: u32 = 2;
+/// Signals and timers that wait, of one id; each is some 100 bytes of the kernel's. Runtimes with thousands of timers
+/// keep them in one.
+pub(crate) const PENDING_SIGNALS: u64 = 16_384;
+/// Bytes in POSIX message queues: the kernel's own default (`MQ_BYTES_MAX`).
+pub(crate) const MESSAGE_QUEUE_BYTES: u64 = 819_200;
+/// Bytes that can't be swapped out: the kernel's own default (`MLOCK_LIMIT`, since Linux 5.16).
+pub(crate) const LOCKED_BYTES: u64 = 8 << 20;
+/// Pseudo-terminals of one sandbox. The kernel has 4,096 for the whole machine (`kernel.pty.max`), a terminal multiplexer
+/// with a window for everything needs a few dozen.
+pub(crate) const MAX_TERMINALS: u32 = 64;
 
 /// How far a limit holds on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

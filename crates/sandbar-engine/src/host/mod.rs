@@ -4,5 +4,5 @@ mod observe;
 mod probe;
 mod subids;
 
-pub use observe::{Host, Inotify, UserNamespaces};
+pub use observe::{Host, Inotify, UserCounts, UserNamespaces};
 pub use probe::{probe_idmapped_mounts, probe_user_namespace};

@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Resource, getrlimit};
+
 use super::subids;
 use crate::cgroup;
 use crate::ids::{IdMode, SubIds};
@@ -37,6 +39,19 @@ pub struct Host {
     pub nofile_max: u64,
     /// What the kernel gives one user of the host.
     pub user_inotify: Inotify,
+    /// What this process may have of what the kernel counts by user.
+    pub user_counts: UserCounts,
+}
+
+/// Counts by user; `None` is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UserCounts {
+    /// Signals and timers that wait.
+    pub signals: Option<u64>,
+    /// Bytes in POSIX message queues.
+    pub message_bytes: Option<u64>,
+    /// Bytes that can't be swapped out.
+    pub locked_bytes: Option<u64>,
 }
 
 /// Counts of inotify.
@@ -52,7 +67,7 @@ impl Host {
         let user = rustix::process::geteuid().as_raw();
         let group = rustix::process::getegid().as_raw();
         let is_root = user == 0;
-        let nofile = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let nofile = getrlimit(Resource::Nofile);
         Self {
             euid: user,
             egid: group,
@@ -69,6 +84,11 @@ impl Host {
                 instances: setting("/proc/sys/fs/inotify/max_user_instances")
                     .unwrap_or(DEFAULT_INOTIFY_INSTANCES),
                 watches: setting("/proc/sys/fs/inotify/max_user_watches").unwrap_or(DEFAULT_INOTIFY_WATCHES),
+            },
+            user_counts: UserCounts {
+                signals: getrlimit(Resource::Sigpending).current,
+                message_bytes: getrlimit(Resource::Msgqueue).current,
+                locked_bytes: getrlimit(Resource::Memlock).current,
             },
         }
     }

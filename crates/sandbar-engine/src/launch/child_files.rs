@@ -49,10 +49,11 @@ pub(super) fn own_file(path: &CStr, bytes: &[u8], when: When, first_launch: &mut
     }
 }
 
-/// Gives a folder to its user where it is a folder and does not belong to that user yet.
+/// Gives a folder to its user where it is a folder and does not belong to that user yet. One that can't be looked at
+/// because of what an earlier run did to it is the sandbox's own affair.
 pub(super) fn own_folder(path: &CStr, uid: u32, gid: u32) -> Result<(), Errno> {
     let data = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::PERM | Errno::IO) => return Ok(()),
         data => data?,
     };
     if FileType::from_raw_mode(data.st_mode) != FileType::Directory

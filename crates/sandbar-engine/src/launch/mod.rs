@@ -1,5 +1,6 @@
 //! From a plan to a running agent.
 
+mod ceiling;
 mod child;
 mod child_files;
 mod child_mounts;

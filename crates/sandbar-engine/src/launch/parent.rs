@@ -9,6 +9,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
+use super::ceiling::Ceiling;
 use super::child::{self, Child};
 use super::hint::hint;
 use super::maps::{MapTools, write_maps};
@@ -17,7 +18,7 @@ use super::trees;
 use crate::error::Error;
 use crate::handover::FIRST_CLOSED_FD;
 use crate::ids::IdMode;
-use crate::plan::{Plan, Step};
+use crate::plan::{OOM_SCORE, Plan, Step};
 use crate::proc_id;
 use crate::spec::LAYERS_FOLDER;
 use crate::sys::{self, Cloned};
@@ -70,7 +71,7 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     }
     let (ours, theirs) = parked_pair().map_err(setup)?;
 
-    let (pid, pidfd) = match start(&plan.ids, into.as_ref())? {
+    let (pid, pidfd) = match start(&plan, into.as_ref())? {
         Started::Parent { pid, pidfd } => (pid, pidfd),
         Started::Child { joined } => {
             let child = Child {
@@ -88,7 +89,8 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     };
     drop(theirs);
     let mut guard = Guard { pidfd: &pidfd, armed: true };
-    let made = write_maps(pid, &plan.ids, &MapTools::of(&plan.host), end)
+    let made = prefer_as_victim(&plan.ids, pid)
+        .and_then(|()| write_maps(pid, &plan.ids, &MapTools::of(&plan.host), end))
         .and_then(|()| trees.map(pid))
         .and_then(|()| {
             send(&ours, &[child::GO], SendFlags::NOSIGNAL)
@@ -124,8 +126,11 @@ enum Started {
 
 /// Clones, in the version 2 group where that is possible. Some kernels and containers refuse the group in the clone;
 /// then the child moves itself.
-fn start(ids: &IdMode, into: Option<&File>) -> Result<Started, Error> {
-    let owner = Owner::assume(ids).map_err(|cause| Error::io("take the owner id of", "sandbox", cause))?;
+fn start(plan: &Plan<'_>, into: Option<&File>) -> Result<Started, Error> {
+    let ceiling = Ceiling::lower(&plan.counted.of_owner)
+        .map_err(|cause| Error::io("lower the limits of", "sandbox", cause))?;
+    let owner =
+        Owner::assume(&plan.ids).map_err(|cause| Error::io("take the owner id of", "sandbox", cause))?;
     let mut joined = into.is_some();
     let mut cloned = clone(into.map(|file| file.as_fd()));
     if joined && matches!(cloned, Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP)) {
@@ -136,7 +141,7 @@ fn start(ids: &IdMode, into: Option<&File>) -> Result<Started, Error> {
         Ok(Cloned::Parent { pid, pidfd }) => Ok(Started::Parent { pid, pidfd }),
         Ok(Cloned::Child) => {
             // The child goes on as it was made; only the parent changes back.
-            std::mem::forget(owner);
+            std::mem::forget((owner, ceiling));
             Ok(Started::Child { joined })
         }
         Err(cause) => {
@@ -147,6 +152,17 @@ fn start(ids: &IdMode, into: Option<&File>) -> Result<Started, Error> {
             })
         }
     }
+}
+
+/// A score written with `CAP_SYS_RESOURCE` (some containers' root lacks it) is the least that the process and its children can give themselves later. Elsewhere the
+/// child's own step has to do.
+fn prefer_as_victim(ids: &IdMode, pid: Pid) -> Result<(), Error> {
+    if !matches!(ids, IdMode::Range { .. }) {
+        return Ok(());
+    }
+    let path = format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero());
+    std::fs::write(&path, OOM_SCORE.to_bytes())
+        .map_err(|cause| Error::io("set the out-of-memory preference", path, cause))
 }
 
 #[expect(unsafe_code, reason = "the clone itself")]

@@ -13,8 +13,9 @@ use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 pub(super) const SAFE: u64 = ATTR_NOSUID | ATTR_NODEV;
 
 /// A sandbox is a better victim than a program of the host's when the host runs out of memory; 0 is a normal program's
-/// preference, 1000 the maximum.
-const OOM_SCORE: &CStr = c"300";
+/// preference, 1000 the maximum. Where the launch has host root's `CAP_SYS_RESOURCE` this is also the least that a sandbox can give
+/// itself; elsewhere it is a preference that a program inside can take back, down to its maker's own.
+pub(crate) const OOM_SCORE: &CStr = c"300";
 
 /// What can be done before the id maps are there, then the ids, then the stage.
 pub(super) fn identity(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fd::BorrowedFd;
 
+use super::counted::{Counted, counted};
 use super::step::Step;
 use super::{base, finish, kernel_files};
 use crate::cgroup::Cgroup;
@@ -32,6 +33,7 @@ pub struct Plan<'a> {
     pub(crate) filter: Vec<Instruction>,
     /// Log, configuration, agent listener, control listener.
     pub(crate) descriptors: [BorrowedFd<'a>; 4],
+    pub(crate) counted: Counted,
     enforced: Enforced,
     inotify: Inotify,
     nofile: u64,
@@ -86,6 +88,7 @@ pub fn plan<'a>(spec: &Spec<'a>, host: &Host) -> Result<Plan<'a>, Error> {
         cgroup: spec.cgroup,
         filter: crate::seccomp::program(setid),
         descriptors: [spec.log, spec.config, spec.agent_listener, spec.ctl_listener],
+        counted: counted(&spec.ids, host),
         enforced,
         inotify: kernel_files::inotify(spec, host),
         nofile: nofile(spec, host),

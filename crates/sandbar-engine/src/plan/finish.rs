@@ -1,9 +1,10 @@
 use super::build::{Building, c, nofile};
-use super::step::{Files, Step, When};
+use super::counted::counted;
+use super::step::{Limited, Step, When};
 use crate::capabilities;
 use crate::error::Error;
 use crate::handover::AGENT_PATH;
-use crate::host::Host;
+use crate::host::{Host, UserCounts};
 use crate::ids::{IdMode, USER_ID};
 use crate::limits::Enforcement;
 use crate::random;
@@ -20,15 +21,28 @@ pub(super) fn add(
     out.push(Step::LeaveHost);
     own_files(spec, out)?;
 
-    limit(out, Files::Open, nofile(spec, host));
-    limit(out, Files::Core, 0);
+    limit(out, Limited::OpenFiles, nofile(spec, host));
+    limit(out, Limited::CoreSize, 0);
+    // What a user of the host was given of these would let a sandbox starve every other process of the host.
+    limit(out, Limited::RealTime, 0);
+    limit(out, Limited::Nice, 0);
+    let UserCounts { signals, message_bytes, locked_bytes } = counted(&spec.ids, host).of_each;
+    for (resource, count) in [
+        (Limited::PendingSignals, signals),
+        (Limited::MessageBytes, message_bytes),
+        (Limited::LockedBytes, locked_bytes),
+    ] {
+        if let Some(count) = count {
+            limit(out, resource, count);
+        }
+    }
     if let Some(bytes) = spec.limits.disk_bytes {
-        limit(out, Files::Size, bytes);
+        limit(out, Limited::FileSize, bytes);
     }
     let counted_by_group = spec.cgroup.is_some_and(|group| group.enforced()[2] == Enforcement::Enforced);
     if let (Some(limited), false) = (spec.limits.pids, counted_by_group) {
         debug_assert_ne!(pids, Enforcement::None);
-        limit(out, Files::Processes, u64::from(limited));
+        limit(out, Limited::Processes, u64::from(limited));
     }
 
     out.push(Step::Descriptors);
@@ -68,6 +82,6 @@ fn own_files(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn limit(out: &mut Building<'_>, resource: Files, value: u64) {
+fn limit(out: &mut Building<'_>, resource: Limited, value: u64) {
     out.push(Step::Limit { resource, value });
 }

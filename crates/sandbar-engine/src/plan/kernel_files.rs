@@ -2,11 +2,12 @@ use std::ffi::{CStr, CString};
 
 use super::base::SAFE;
 use super::build::{Building, c};
+use super::ipc;
 use super::step::{Bind, Presence, Source, Step, Target};
 use crate::error::Error;
 use crate::host::{Host, Inotify};
 use crate::ids::IdMode;
-use crate::limits::{DEFAULT_INOTIFY_INSTANCES, DEFAULT_INOTIFY_WATCHES, SHARE_OF_USER};
+use crate::limits::{DEFAULT_INOTIFY_INSTANCES, DEFAULT_INOTIFY_WATCHES, MAX_TERMINALS, SHARE_OF_USER};
 use crate::random;
 use crate::spec::Spec;
 use crate::sys::{ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
@@ -104,6 +105,8 @@ fn proc(spec: &Spec<'_>, host: &Host, out: &mut Building<'_>) -> Result<(), Erro
         setting(out, name, "0")?;
     }
 
+    ipc::add(spec.limits.memory_bytes, out)?;
+
     // Every mount that is not attached yet counts as a mount namespace, so this one is set after the last mount; by then
     // the file is read-only.
     out.push(Step::HoldSetting { path: c("/new/proc/sys/user/max_mnt_namespaces")? });
@@ -196,6 +199,7 @@ fn dev(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
         (c"source", Some(c"devpts".into())),
         (c"ptmxmode", Some(c"666".into())),
         (c"mode", Some(c"620".into())),
+        (c"max", Some(c(MAX_TERMINALS.to_string())?)),
     ];
     if spec.ids.has_root() {
         options.push((c"gid", Some(TTY_GROUP.to_owned())));

@@ -2,12 +2,15 @@
 
 mod base;
 mod build;
+mod counted;
 mod finish;
+mod ipc;
 mod kernel_files;
 mod step;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use base::OOM_SCORE;
 pub use build::{Plan, plan};
 pub(crate) use build::{STAGE_LAYERS, TreeMap, TreeOrigin};
-pub(crate) use step::{Bind, Files, Presence, Source, Step, Target, When};
+pub(crate) use step::{Bind, Limited, Presence, Source, Step, Target, When};

@@ -50,6 +50,11 @@ pub(crate) enum Step {
         path: CString,
         value: CString,
     },
+    /// A kernel setting that the sandbox's root may change on newer kernels; where it can't be changed it stays.
+    SettingIfMay {
+        path: CString,
+        value: CString,
+    },
     /// Opens a setting for [`Step::LastSetting`].
     HoldSetting {
         path: CString,
@@ -72,7 +77,7 @@ pub(crate) enum Step {
         gid: u32,
     },
     Limit {
-        resource: Files,
+        resource: Limited,
         value: u64,
     },
     Descriptors,
@@ -131,11 +136,17 @@ pub(crate) enum When {
 
 /// Resource limits of processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Files {
-    Open,
-    Size,
-    Core,
+pub(crate) enum Limited {
+    OpenFiles,
+    FileSize,
+    CoreSize,
     Processes,
+    PendingSignals,
+    MessageBytes,
+    LockedBytes,
+    /// The best real-time priority, and the best nice value.
+    RealTime,
+    Nice,
 }
 
 /// For errors: what was tried, and to what.
@@ -166,7 +177,7 @@ impl fmt::Display for Step {
                 Target::InRoot(paths) => write!(f, "mount at {}", paths.last().map_or(String::new(), shown)),
             },
             Self::Restrict { path, .. } => write!(f, "restrict the mount {}", shown(path)),
-            Self::Setting { path, .. } => write!(f, "set {}", shown(path)),
+            Self::Setting { path, .. } | Self::SettingIfMay { path, .. } => write!(f, "set {}", shown(path)),
             Self::HoldSetting { path } => write!(f, "open {}", shown(path)),
             Self::LastSetting { .. } => write!(f, "forbid more mount namespaces"),
             Self::LeaveHost => write!(f, "leave the host's root"),

@@ -2,10 +2,10 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use super::build::{Plan, plan};
-use super::step::{Presence, Source, Step, Target};
+use super::step::{Limited, Presence, Source, Step, Target};
 use crate::cgroup;
 use crate::error::Error;
-use crate::host::{Host, Inotify, UserNamespaces};
+use crate::host::{Host, Inotify, UserCounts, UserNamespaces};
 use crate::ids::{IdMode, SubIds};
 use crate::limits::{Enforcement, Limits};
 use crate::rootfs::HostRoots;
@@ -29,6 +29,11 @@ fn host(euid: u32) -> Host {
         seccomp: true,
         nofile_max: 4096,
         user_inotify: Inotify { instances: 128, watches: 80_000 },
+        user_counts: UserCounts {
+            signals: Some(30_000),
+            message_bytes: Some(819_200),
+            locked_bytes: Some(8 << 20),
+        },
     }
 }
 
@@ -166,7 +171,10 @@ fn settings_are_written_before_proc_sys_is_closed() {
         &all,
         |step| matches!(step, Step::Bind(bind) if bind.source == Source::Path(c"/new/proc/sys".into())),
     );
-    let last = all.iter().rposition(|step| matches!(step, Step::Setting { .. })).unwrap();
+    let last = all
+        .iter()
+        .rposition(|step| matches!(step, Step::Setting { .. } | Step::SettingIfMay { .. }))
+        .unwrap();
     assert!(last < closed);
     let Step::Bind(bind) = &all[closed] else { unreachable!() };
     assert_eq!((bind.attrs & ATTR_RDONLY, bind.presence), (ATTR_RDONLY, Presence::Required));
@@ -250,6 +258,47 @@ fn without_groups_limits_are_watched_and_one_id_counts_processes() {
     assert_eq!(enforced(IdMode::range(1 << 20), 0).pids, Enforcement::Watched);
     let without = with_plan(IdMode::Single, &host(1000), |_| {}, |plan| plan.unwrap().enforced());
     assert_eq!((without.memory, without.disk), (Enforcement::None, Enforcement::None));
+}
+
+#[test]
+fn one_sandbox_can_not_take_all_of_what_is_counted_by_user() {
+    let limits = |ids: IdMode, host: &Host| {
+        with_plan(
+            ids,
+            host,
+            |_| {},
+            |plan| {
+                let plan = plan.unwrap();
+                let value = |wanted| {
+                    plan.steps.iter().find_map(|step| match step {
+                        Step::Limit { resource, value } if *resource == wanted => Some(*value),
+                        _ => None,
+                    })
+                };
+                let of_each = UserCounts {
+                    signals: value(Limited::PendingSignals),
+                    message_bytes: value(Limited::MessageBytes),
+                    locked_bytes: value(Limited::LockedBytes),
+                };
+                assert_eq!((value(Limited::RealTime), value(Limited::Nice)), (Some(0), Some(0)));
+                (of_each, plan.counted.of_owner)
+            },
+        )
+    };
+    let counts = |signals, message_bytes, locked_bytes| UserCounts {
+        signals: Some(signals),
+        message_bytes: Some(message_bytes),
+        locked_bytes: Some(locked_bytes),
+    };
+    let quarter = counts(7_500, 204_800, 2 << 20);
+    let half = counts(15_000, 409_600, 4 << 20);
+    assert_eq!(limits(IdMode::Single, &host(1000)), (quarter, half));
+    let range = counts(16_384, 819_200, 8 << 20);
+    assert_eq!(limits(IdMode::range(1 << 20), &host(0)), (range, range));
+    // A user without limits has nothing that could run out; a sandbox has its own bounds all the same.
+    let mut unlimited = host(1000);
+    unlimited.user_counts = UserCounts::default();
+    assert_eq!(limits(IdMode::Single, &unlimited), (range, UserCounts::default()));
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub(crate) fn rules(setid: SetidBits) -> BTreeMap<u32, Rule> {
     put(libc::SYS_socket, socket());
     put(libc::SYS_socketpair, socketpair());
     put(libc::SYS_ioctl, ioctl());
+    put(libc::SYS_setsockopt, setsockopt());
+    put(libc::SYS_fcntl, fcntl());
     put(libc::SYS_personality, personality());
     if setid == SetidBits::Refused {
         for (number, argument) in MODE_ARGUMENTS {
@@ -115,6 +117,27 @@ const TIOCLINUX: u32 = 0x541c;
 fn ioctl() -> Rule {
     let request = |value: u32| (vec![equals(1, value)], EPERM);
     Rule::Cases { cases: vec![request(TIOCSTI), request(TIOCLINUX)], otherwise: Verdict::Allow }
+}
+
+/// A socket that lingers makes whoever closes it last wait for the other side, for as long as it says. That may be a
+/// process of the host's that was handed the descriptor (even one that was on its way, or of a packet it refused), so no
+/// socket from inside may have it. What stands in the option's value is in memory, where a filter can't look; so turning
+/// it off, and the hard reset of a zero, are refused too. A socket inherits it only from its listener.
+fn setsockopt() -> Rule {
+    let linger =
+        vec![equals(1, libc::SOL_SOCKET.cast_unsigned()), equals(2, libc::SO_LINGER.cast_unsigned())];
+    Rule::Cases { cases: vec![(linger, EPERM)], otherwise: Verdict::Allow }
+}
+
+/// `F_SETDELEG` of `linux/fcntl.h`, since Linux 6.19.
+const F_SETDELEG: u32 = 1024 + 16;
+
+/// The same for files: who opens one that is leased waits until the lease is given back, up to 45 seconds
+/// (`fs.lease-break-time`), be it a process of the host's. File servers are what uses them.
+fn fcntl() -> Rule {
+    let command = |value: u32| (vec![equals(1, value)], EPERM);
+    let cases = vec![command(libc::F_SETLEASE.cast_unsigned()), command(F_SETDELEG)];
+    Rule::Cases { cases, otherwise: Verdict::Allow }
 }
 
 /// The default, two name variants for old programs, no address randomisation (debuggers), and "tell me".

@@ -79,6 +79,9 @@ fn oracle(data: Data, setid: SetidBits) -> u32 {
         libc::SYS_clone => return RETURN_ALLOW,
         libc::SYS_ioctl if matches!(low(1), 0x5412 | 0x541c) => return errno(libc::EPERM),
         libc::SYS_ioctl => return RETURN_ALLOW,
+        libc::SYS_setsockopt if low(1) == 1 && low(2) == 13 => return errno(libc::EPERM),
+        libc::SYS_fcntl if matches!(low(1), 1024 | 1040) => return errno(libc::EPERM),
+        libc::SYS_setsockopt | libc::SYS_fcntl => return RETURN_ALLOW,
         libc::SYS_personality => {
             let fine = matches!(low(0), 0 | 8 | 0x2_0000 | 0x2_0008 | 0x4_0000 | 0xffff_ffff);
             return if fine { RETURN_ALLOW } else { errno(libc::EPERM) };
@@ -122,6 +125,8 @@ fn oracle(data: Data, setid: SetidBits) -> u32 {
 fn argument() -> impl Strategy<Value = u64> {
     prop_oneof![
         0_u64..64,
+        Just(1024),
+        Just(1040),
         Just(0x5412),
         Just(0x541c),
         Just(0xffff_ffff_0000_5412),
@@ -143,6 +148,8 @@ fn data() -> impl Strategy<Value = Data> {
         libc::SYS_socketpair,
         libc::SYS_ioctl,
         libc::SYS_personality,
+        libc::SYS_setsockopt,
+        libc::SYS_fcntl,
         libc::SYS_openat,
         libc::SYS_openat2,
         libc::SYS_fchmod,
@@ -202,5 +209,40 @@ fn the_upper_half_of_a_request_changes_nothing() {
         let request = u64::from(upper) << 32 | 0x5412;
         let answer = interpret(&program, Data::call(libc::SYS_ioctl, &[0, request]));
         assert_eq!(answer, RETURN_ERRNO | 1);
+    }
+}
+
+#[test]
+fn nothing_from_inside_makes_a_closer_or_opener_wait() {
+    let program = program(SetidBits::Allowed);
+    let refused = RETURN_ERRNO | 1;
+    let wide = |upper: u64, low: i32| upper << 32 | u64::from(low.cast_unsigned());
+    for upper in [0, 1, u64::from(u32::MAX)] {
+        let linger = [3, wide(upper, libc::SOL_SOCKET), wide(upper, libc::SO_LINGER)];
+        assert_eq!(interpret(&program, Data::call(libc::SYS_setsockopt, &linger)), refused);
+        let lease = [3, wide(upper, libc::F_SETLEASE)];
+        assert_eq!(interpret(&program, Data::call(libc::SYS_fcntl, &lease)), refused);
+    }
+    let other = |level: i32, option: i32| [3, wide(0, level), wide(0, option)];
+    for fine in [other(libc::SOL_SOCKET, libc::SO_REUSEADDR), other(libc::IPPROTO_TCP, libc::SO_LINGER)] {
+        assert_eq!(interpret(&program, Data::call(libc::SYS_setsockopt, &fine)), RETURN_ALLOW);
+    }
+    for command in [libc::F_DUPFD_CLOEXEC, libc::F_SETFL, libc::F_SETLK, libc::F_ADD_SEALS] {
+        assert_eq!(interpret(&program, Data::call(libc::SYS_fcntl, &[3, wide(0, command)])), RETURN_ALLOW);
+    }
+}
+
+#[test]
+fn what_is_counted_for_the_whole_machine_is_unknown() {
+    let program = program(SetidBits::Allowed);
+    for number in [
+        libc::SYS_io_setup,
+        libc::SYS_io_destroy,
+        libc::SYS_io_submit,
+        libc::SYS_io_cancel,
+        libc::SYS_io_getevents,
+    ] {
+        let answer = interpret(&program, Data::call(number, &[]));
+        assert_eq!(answer, RETURN_ERRNO | u32::try_from(libc::ENOSYS).unwrap());
     }
 }

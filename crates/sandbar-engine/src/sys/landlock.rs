@@ -33,9 +33,9 @@ pub(crate) fn abi() -> u32 {
     u32::try_from(answer).unwrap_or(0)
 }
 
-/// Allows this process file access beneath `root` and nowhere else; where the version offers scopes, abstract sockets
+/// Allows this process file access beneath these folders and nowhere else; where the version offers scopes, abstract sockets
 /// and signals stay among those confined with it. Allocation-free.
-pub(crate) fn confine_to(root: BorrowedFd<'_>, abi: u32) -> Result<(), Errno> {
+pub(crate) fn confine_to(folders: &[BorrowedFd<'_>], abi: u32) -> Result<(), Errno> {
     let access = file_access(abi);
     // Scopes (bit 0: abstract Unix sockets, bit 1: signals) came with version 6; older kernels refuse a longer struct.
     let (scoped, size) = if abi >= 6 { (0b11, size_of::<RulesetAttr>()) } else { (0, size_of::<u64>()) };
@@ -45,17 +45,19 @@ pub(crate) fn confine_to(root: BorrowedFd<'_>, abi: u32) -> Result<(), Errno> {
     let raw = i32::try_from(check(answer)?).map_err(|_| Errno::OVERFLOW)?;
     // SAFETY: the call answered a fresh descriptor.
     let ruleset = unsafe { OwnedFd::from_raw_fd(raw) };
-    let rule = PathBeneath { allowed_access: access, parent_fd: root.as_raw_fd() };
-    // SAFETY: `rule` has the layout that this rule type asks for.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_landlock_add_rule,
-            ruleset.as_raw_fd(),
-            RULE_PATH_BENEATH,
-            &raw const rule,
-            0u32,
-        )
-    })?;
+    for folder in folders {
+        let rule = PathBeneath { allowed_access: access, parent_fd: folder.as_raw_fd() };
+        // SAFETY: `rule` has the layout that this rule type asks for.
+        check(unsafe {
+            libc::syscall(
+                libc::SYS_landlock_add_rule,
+                ruleset.as_raw_fd(),
+                RULE_PATH_BENEATH,
+                &raw const rule,
+                0u32,
+            )
+        })?;
+    }
     // SAFETY: plain integers.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0u32) })?;
     Ok(())

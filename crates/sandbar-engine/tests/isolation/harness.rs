@@ -33,6 +33,7 @@ pub(crate) struct Options {
     pub(crate) mounts: Vec<(PathBuf, PathBuf, Access)>,
     /// Links (place, text) that an earlier run of the sandbox left in its writable layer.
     pub(crate) left: Vec<(&'static str, PathBuf)>,
+    pub(crate) durability: Durability,
 }
 
 #[derive(Debug)]
@@ -88,9 +89,33 @@ impl Bench {
         let name = format!("t{}-{number}", std::process::id());
         let own = self.folder.path().join(&name);
         std::fs::create_dir(&own).unwrap();
-        let writable = File::open(&own).unwrap();
         let ids = self.ids();
         plant(&own, &ids, &options.left);
+        self.try_start_in(name, ids, task, options)
+    }
+
+    /// Kills what runs, and starts it anew on what it left in its writable layers.
+    pub(crate) fn start_again(&self, mut running: Running, task: &str, options: &Options) -> Running {
+        running.kill();
+        if let Some(group) = &running.cgroup {
+            group.remove(BOUND).unwrap();
+        }
+        for socket in ["a.sock", "c.sock"] {
+            std::fs::remove_file(self.folder.path().join(&running.name).join(socket)).unwrap();
+        }
+        self.try_start_in(running.name.clone(), running.ids.clone(), task, options)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_start_in(
+        &self,
+        name: String,
+        ids: IdMode,
+        task: &str,
+        options: &Options,
+    ) -> Result<Running, sandbar_engine::Error> {
+        let own = self.folder.path().join(&name);
+        let writable = File::open(&own).unwrap();
         let agent = UnixListener::bind(own.join("a.sock")).unwrap();
         let ctl =
             socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
@@ -119,7 +144,7 @@ impl Bench {
                 host: Some(HostPrograms { additions: self.skeleton.usr.as_fd(), roots: &self.roots }),
             },
             writable: writable.as_fd(),
-            durability: Durability::Volatile,
+            durability: options.durability,
             mounts,
             agent: &self.probe,
             config: config.as_fd(),

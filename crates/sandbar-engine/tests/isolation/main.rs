@@ -1,9 +1,11 @@
 //! What a sandbox can see and do, from inside, in every mode this machine can give.
 
 mod cost;
+mod forged;
 mod harness;
 mod limits;
 mod modes;
 mod rights;
+mod shared;
 mod sight;
 mod work;

@@ -72,7 +72,7 @@ fn calls_that_reach_out_are_refused_and_kill_nothing() {
         let report = report(bench, &Options::default());
         for (name, answer) in report["calls"].as_object().unwrap() {
             let wanted = match name.as_str() {
-                "clone3" | "unknown" | "x32" | "i386" => libc::ENOSYS,
+                "clone3" | "unknown" | "x32" | "i386" | "io_setup" | "io_submit" => libc::ENOSYS,
                 "bluetooth" => libc::EAFNOSUPPORT,
                 "netlink-audit" => libc::EPROTONOSUPPORT,
                 "netlink-route" => 0,
@@ -122,6 +122,15 @@ fn namespaces_and_watches_are_counted_per_sandbox() {
             };
             assert_eq!(*value, wanted, "{name}");
         }
+    });
+}
+
+#[test]
+fn message_queues_work() {
+    in_every_mode("rights::message_queues_work", |bench| {
+        let mut running = bench.start(&json!({ "task": "queue" }).to_string(), &Options::default());
+        assert_eq!(running.read_to_end(), "0 4 0\n");
+        bench.end(running);
     });
 }
 
