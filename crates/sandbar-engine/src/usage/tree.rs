@@ -24,6 +24,8 @@ pub(super) const MAX_DEPTH: usize = 1 << 14;
 const MAX_OPEN: usize = 200;
 /// Some hundreds of entries a system call. It stands on the stack, since nothing may be allocated.
 const BUFFER_BYTES: usize = 16 * 1024;
+/// The part of it that is used once a folder was left for one below: what was read beyond that one is read again.
+const RESUMED_BYTES: usize = 2 * 1024;
 
 /// A folder on the way from the top to where the count is.
 pub(super) struct Level {
@@ -63,7 +65,8 @@ fn count_layer(
     levels.push(level(top)?);
     while let Some(here) = levels.last_mut() {
         let Some(folder) = &here.folder else { return Err(Trouble::Moved) };
-        let scanned = scan(folder, here.identity.0, &mut buffer, seen, entries, usage)?;
+        let room = if here.next == 0 { &mut buffer[..] } else { &mut buffer[..RESUMED_BYTES] };
+        let scanned = scan(folder, here.identity.0, room, seen, entries, usage)?;
         if let Some((below, next)) = scanned {
             here.next = next;
             if levels.len() == levels.capacity() {
