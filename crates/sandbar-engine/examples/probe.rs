@@ -39,6 +39,7 @@ fn main() {
         "oom-score" => oom_score(),
         "forge" => forge(&config),
         "look" => println!("{}", look(&config)),
+        "sockets" => sockets(),
         "memory" => memory(config["bytes"].as_u64().unwrap()),
         "big-file" => big_file(),
         "shell" => shell(config["script"].as_str().unwrap()),
@@ -300,6 +301,24 @@ fn queue_signals() -> u32 {
         assert!(count < 1 << 20, "no limit in sight");
     }
     count
+}
+
+/// Fills the buffers of connections that nobody reads from, and says how many bytes they took.
+fn sockets() {
+    const CONNECTIONS: usize = 150;
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut held = Vec::new();
+    let mut bytes = 0;
+    for _ in 0..CONNECTIONS {
+        let mut client = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let (peer, _) = server.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        while let Ok(count) = client.write(&[0; 8192]) {
+            bytes += count;
+        }
+        held.push((client, peer));
+    }
+    println!("{bytes}");
 }
 
 /// Sends itself a message through a POSIX queue.

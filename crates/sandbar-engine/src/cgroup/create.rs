@@ -221,8 +221,11 @@ pub(super) enum Version {
 }
 
 /// Memory and memory-with-swap must be changed in the order that keeps the first not above the second.
+/// Buffers of sockets have a count of their own here, without which one sandbox could take all that the whole machine
+/// gives them (`net.ipv4.tcp_mem`); it takes the same limit.
 fn set_memory_v1(dir: &Path, limit: Option<u64>) -> Result<(), Error> {
     let text = limit.map_or_else(|| "-1".to_owned(), |bytes| bytes.to_string());
+    write_if_there(&dir.join("memory.kmem.tcp.limit_in_bytes"), &text)?;
     let (memory, swap) = (dir.join("memory.limit_in_bytes"), dir.join("memory.memsw.limit_in_bytes"));
     if write(&memory, &text).is_ok() {
         // Absent where swap accounting is off. Refused (invalid) while usage with swap is above it.

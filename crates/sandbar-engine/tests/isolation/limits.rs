@@ -57,6 +57,25 @@ fn a_memory_bomb_hurts_only_its_own() {
 }
 
 #[test]
+fn buffers_of_sockets_count_as_memory() {
+    in_every_mode("limits::buffers_of_sockets_count_as_memory", |bench| {
+        let options = with(Limits { memory_bytes: Some(64 << 20), ..Limits::default() });
+        let mut running = bench.start(&json!({ "task": "sockets" }).to_string(), &options);
+        let enforced =
+            running.cgroup.as_ref().is_some_and(|group| group.enforced()[0] == Enforcement::Enforced);
+        let text = running.read_to_end();
+        bench.end(running);
+        if enforced {
+            let bytes: u64 = text.trim().parse().unwrap_or_else(|_| panic!("{text}"));
+            // The kernel lets each socket have a few pages beyond the limit.
+            assert!(bytes < 96 << 20, "{bytes} bytes in buffers");
+        } else {
+            println!("no group here counts memory: {text}");
+        }
+    });
+}
+
+#[test]
 fn a_file_grows_to_its_limit() {
     in_every_mode("limits::a_file_grows_to_its_limit", |bench| {
         let options = with(Limits { disk_bytes: Some(1 << 20), ..Limits::default() });

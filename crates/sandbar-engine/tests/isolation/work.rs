@@ -32,13 +32,23 @@ fn works(bench: &Bench, program: &str, script: &str) {
 fn python_with_threads_processes_and_sockets() {
     in_every_mode("work::python_with_threads_processes_and_sockets", |bench| {
         let script = r#"/usr/bin/python3 - <<'END'
-import multiprocessing, socket, ssl, subprocess, sqlite3, tempfile, threading, os
+import http.server, urllib.request, multiprocessing, socket, ssl, subprocess, sqlite3, tempfile, threading, os
 threading.Thread(target=lambda: None).start()
 assert subprocess.run(["/bin/true"]).returncode == 0
 with multiprocessing.get_context("fork").Pool(2) as pool:
     assert pool.map(abs, [-1, -2]) == [1, 2]
 server = socket.create_server(("127.0.0.1", 0))
 socket.create_connection(server.getsockname()).close()
+class Echo(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
+    def log_message(self, *_): pass
+web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+threading.Thread(target=web.serve_forever, daemon=True).start()
+for _ in range(3):
+    assert urllib.request.urlopen("http://127.0.0.1:%d/" % web.server_port).read() == b"ok"
+web.shutdown()
 assert ssl.create_default_context().cert_store_stats()["x509"] >= 0
 sqlite3.connect(os.path.join(tempfile.mkdtemp(), "db")).execute("create table t (a)")
 assert os.cpu_count() >= 1
@@ -84,7 +94,13 @@ fn git() {
 #[test]
 fn a_jvm() {
     in_every_mode("work::a_jvm", |bench| {
-        let script = r#"printf 'public class A { public static void main(String[] a) throws Exception { Thread t = new Thread(() -> {}); t.start(); t.join(); java.net.InetAddress.getLocalHost(); System.out.println("fine"); } }\n' > A.java; java -Xshare:auto A.java"#;
+        let script = r#"printf 'public class A { public static void main(String[] a) throws Exception { Thread t = new Thread(() -> {}); t.start(); t.join(); java.net.InetAddress.getLocalHost();
+var web = com.sun.net.httpserver.HttpServer.create(new java.net.InetSocketAddress("127.0.0.1", 0), 0);
+web.createContext("/", exchange -> { exchange.sendResponseHeaders(200, -1); exchange.close(); });
+web.start();
+var url = java.net.URI.create("http://127.0.0.1:" + web.getAddress().getPort() + "/").toURL();
+if (((java.net.HttpURLConnection) url.openConnection()).getResponseCode() != 200) throw new Exception();
+web.stop(0); System.out.println("fine"); } }\n' > A.java; java -Xshare:auto A.java"#;
         works(bench, "java", script);
     });
 }
