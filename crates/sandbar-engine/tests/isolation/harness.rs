@@ -123,13 +123,13 @@ impl Bench {
         listen(&ctl, 4).unwrap();
         let (log, log_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let config = sealed_memfd(task.as_bytes()).unwrap();
-        let cgroup = Cgroup::create(&self.host.cgroups, &name, &options.limits)?;
         let nowhere = Path::new("/nonexistent");
         let sources: Vec<OwnedFd> = options
             .mounts
             .iter()
             .map(|(source, _, _)| sandbar_engine::mount_source::open(source, nowhere, &Allowed::default()))
             .collect::<Result<_, _>>()?;
+        let cgroup = Cgroup::create(&self.host.cgroups, &name, &options.limits)?;
         let mounts = sources
             .iter()
             .zip(&options.mounts)
