@@ -34,6 +34,14 @@ const CHECKS: &[Check] = &[
         test: "parallel_creates",
         size: 200,
     },
+    Check {
+        name: "stdin",
+        package: "sandbar-cli",
+        target: "cli",
+        test: "bytes::stdin_passes_whole",
+        // MiB.
+        size: 1024,
+    },
 ];
 
 pub(crate) fn run(names: &[String]) -> Result<(), String> {

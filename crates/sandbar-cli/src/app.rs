@@ -11,8 +11,10 @@ use crate::commands;
 use crate::env::Environment;
 use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
+use crate::host_limits;
 use crate::output::{Printer, escape, print_bytes};
 use crate::settings::{self, ExecSettings, RunSettings, provider_url};
+use crate::signals::report_file_size_limit;
 
 /// The command line, from arguments to exit code.
 pub(crate) fn main() -> ExitStatus {
@@ -25,11 +27,9 @@ pub(crate) fn main() -> ExitStatus {
     let printer = Printer::new(cli.global.json, cli.global.verbose, &env);
     match dispatch(cli, printer, &env) {
         Ok(status) => status,
-        Err(Failure { status, error }) => {
-            if let Some(error) = error {
-                printer.error(&error);
-            }
-            status
+        Err(failure) => {
+            printer.failure(&failure);
+            failure.status
         }
     }
 }
@@ -69,11 +69,14 @@ fn with_provider(
     env: &Environment,
     work: impl AsyncFnOnce(&dyn SandboxProvider) -> Result<ExitStatus>,
 ) -> Result<ExitStatus> {
+    // The loop itself does not bear it if it can't open what it needs.
+    host_limits::check_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Error::new(ErrorKind::Unexpected, "start", format!("no event loop: {error}")).with_source(error)
     })?;
-    let url = provider_url(global.provider.as_deref(), env);
+    let url = provider_url(global.provider.as_deref(), env)?;
     let done = runtime.block_on(async {
+        report_file_size_limit()?;
         let provider = sandbar::connect(&url).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => Failure::usage(error),
             _ => error.into(),
@@ -96,7 +99,15 @@ fn not_parsed(error: &clap::Error, env: &Environment) -> ExitStatus {
     }
     // The parser gave up, so whether JSON is wanted is looked for by hand, before the command's own arguments.
     let json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
-    if json {
+    if error.kind() == ClapErrorKind::InvalidUtf8 {
+        // The parser does not say which.
+        let args = std::env::args_os().skip(1);
+        let culprit = args.into_iter().find(|arg| arg.to_str().is_none()).unwrap_or_default();
+        let shown = culprit.as_encoded_bytes().escape_ascii();
+        let error = Error::invalid("parse arguments", format!("`{shown}` is not UTF-8"))
+            .with_hint("only paths on this machine and the command itself may be other bytes");
+        Printer::new(json, false, env).error(&error);
+    } else if json {
         let text = error.render().to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         let message = text.split("\n\n").next().unwrap_or(text).trim().replace('\n', " ");

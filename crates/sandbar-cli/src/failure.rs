@@ -1,6 +1,6 @@
 use std::io;
 
-use sandbar::{Error, ErrorKind};
+use sandbar::{Error, ErrorKind, SandboxId};
 
 use crate::exit::ExitStatus;
 
@@ -10,16 +10,23 @@ pub(crate) struct Failure {
     pub(crate) status: ExitStatus,
     /// `None` where there is nobody left to read it.
     pub(crate) error: Option<Error>,
+    /// The sandbox that is there all the same, as was asked for.
+    pub(crate) kept: Option<SandboxId>,
 }
 
 impl Failure {
     /// What was typed makes no sense. Nothing was done.
     pub(crate) fn usage(error: Error) -> Self {
-        Self { status: ExitStatus::Usage, error: Some(error) }
+        Self::new(ExitStatus::Usage, error)
     }
 
     pub(crate) fn new(status: ExitStatus, error: Error) -> Self {
-        Self { status, error: Some(error) }
+        Self { status, error: Some(error), kept: None }
+    }
+
+    pub(crate) fn with_kept(mut self, id: SandboxId) -> Self {
+        self.kept = Some(id);
+        self
     }
 
     /// Reading our own input failed.
@@ -31,10 +38,19 @@ impl Failure {
     /// Writing our own output failed.
     pub(crate) fn output(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { status: ExitStatus::ReaderGone, error: None };
+            return Self { status: ExitStatus::ReaderGone, error: None, kept: None };
         }
         let message = format!("standard output can't be written: {error}");
-        Error::new(ErrorKind::Unexpected, "write output", message).with_source(error).into()
+        let hint = match error.kind() {
+            io::ErrorKind::FileTooLarge => Some("raise this process' limit on file sizes (`ulimit -f`)"),
+            _ => None,
+        };
+        let told = Error::new(ErrorKind::Unexpected, "write output", message).with_source(error);
+        match hint {
+            Some(hint) => told.with_hint(hint),
+            None => told,
+        }
+        .into()
     }
 }
 

@@ -6,6 +6,7 @@ mod commands;
 mod env;
 mod exit;
 mod failure;
+mod host_limits;
 mod output;
 mod relay;
 mod role;

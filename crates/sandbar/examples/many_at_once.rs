@@ -1,6 +1,6 @@
 //! Makes many sandboxes at once, runs a command in each, and destroys them.
 //!
-//! `cargo build -p sandbar-cli && cargo run -p sandbar --example many_at_once -- 50`
+//! `cargo build --release -p sandbar-cli && cargo run --release -p sandbar --example many_at_once -- 50`
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! Runs Python that nobody should trust, with a time limit and a memory limit, and shows what came of it.
 //!
-//! `cargo build -p sandbar-cli && cargo run -p sandbar --example run_python`
+//! `cargo build --release -p sandbar-cli && cargo run --release -p sandbar --example run_python`
 
 use std::time::Duration;
 

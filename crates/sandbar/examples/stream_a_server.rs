@@ -1,6 +1,6 @@
 //! Starts a web server in a sandbox, publishes its port on this machine, asks it for a page, and shows its log as it comes.
 //!
-//! `cargo build -p sandbar-cli && cargo run -p sandbar --example stream_a_server`
+//! `cargo build --release -p sandbar-cli && cargo run --release -p sandbar --example stream_a_server`
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -7,7 +7,7 @@ use sandbar_core::{Error, Result, SandboxProvider};
 /// | URL | place |
 /// |---|---|
 /// | `local:` | this Linux machine, with the data folder that the environment says (`$SANDBAR_HOME`, else the usual one) |
-/// | `local:/path` | this Linux machine, with its data in `/path` |
+/// | `local:/path` | this Linux machine, with its data in `/path`; a relative one is taken from the current folder, as `$SANDBAR_HOME` is |
 ///
 /// An unknown scheme or a malformed rest is [`InvalidInput`](sandbar_core::ErrorKind::InvalidInput), a known scheme that this build lacks is
 /// [`Unsupported`](sandbar_core::ErrorKind::Unsupported). Nothing is made or contacted yet beyond what the backend's own `open` says.
@@ -34,10 +34,16 @@ pub fn connect(url: &str) -> Result<Arc<dyn SandboxProvider>> {
 fn local(home: &str) -> Result<Arc<dyn SandboxProvider>> {
     let mut config = sandbar_local::LocalConfig::default();
     if !home.is_empty() {
-        if !home.starts_with('/') || home.contains('\0') {
-            let message =
-                format!("`{}` is not a valid data folder: expected an absolute path", home.escape_debug());
-            return Err(Error::invalid("connect", message));
+        let complain = |why: &str| {
+            let message = format!("`{}` is not a valid data folder: {why}", home.escape_debug());
+            Error::invalid("connect", message).with_hint("expected a path, such as `local:/path/to/data`")
+        };
+        if home.contains('\0') {
+            return Err(complain("it holds a NUL byte"));
+        }
+        // A shell leaves it as it is here, and nobody means a folder of this name.
+        if home.starts_with('~') {
+            return Err(complain("`~` is not replaced in it"));
         }
         config = config.with_home(home);
     }
@@ -68,10 +74,19 @@ mod tests {
 
     #[test]
     #[cfg(feature = "local")]
-    fn a_data_folder_has_to_be_absolute() {
-        for url in ["local:data", "local:./data", "local:/a\0b", "local:~/data"] {
+    fn what_is_no_data_folder_is_refused() {
+        for url in ["local:/a\0b", "local:~/data", "local:~"] {
             assert_eq!(connect(url).unwrap_err().kind(), ErrorKind::InvalidInput, "{url}");
         }
+    }
+
+    #[test]
+    #[cfg(feature = "local")]
+    fn a_relative_data_folder_is_below_the_current_one() {
+        let config = sandbar_local::LocalConfig::new().with_home("no-such-folder/data");
+        let wanted = std::path::absolute("no-such-folder/data").unwrap();
+        assert_eq!(sandbar_local::LocalProvider::open(config).unwrap().home(), wanted);
+        assert!(connect("local:no-such-folder/data").is_ok());
     }
 
     #[test]

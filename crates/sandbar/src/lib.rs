@@ -5,7 +5,8 @@
 //! ```no_run
 //! use sandbar::{Command, CreateOptions, Lifetime};
 //!
-//! # async fn example() -> sandbar::Result<()> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> sandbar::Result<()> {
 //! let provider = sandbar::connect("local:")?;
 //! let sandbox = provider.create(CreateOptions::new().with_lifetime(Lifetime::Owned)).await?;
 //! let output = sandbox.commands().run(&Command::new("python3").arg("-c").arg("print(6 * 7)")).await?;
@@ -15,6 +16,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Calls need a Tokio runtime with I/O and time enabled, as `#[tokio::main]` makes one.
 //!
 //! # Features
 //! - `local` (default): sandboxes on this Linux machine. Needs the `sandbar` executable beside the caller's, in `PATH`, or in
@@ -27,3 +30,8 @@ pub use sandbar_core::*;
 
 #[cfg(feature = "local")]
 pub use sandbar_local as local;
+
+/// What the README shows has to compile.
+#[cfg(all(doctest, feature = "local"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -4,7 +4,8 @@ use crate::args::{CreationArgs, EnvArgs};
 
 /// Make a sandbox and print its id
 ///
-/// It lives until it is destroyed or its deadline passes.
+/// It lives until it is destroyed or its deadline passes: an hour from now, unless `--deadline` says otherwise. At its deadline it is
+/// destroyed with all it holds. An environment given here is stored with it, and every command in it gets it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

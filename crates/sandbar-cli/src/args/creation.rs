@@ -1,7 +1,7 @@
 use clap::Args;
 use sandbar::{SandboxName, TemplateId};
 
-use crate::value::{Cpus, HumanDuration, Mount, Pair, Port, Size, contract};
+use crate::value::{Cpus, Disk, HumanDuration, Memory, Mount, Pair, Pids, Port, contract, sandbox_name};
 
 /// What a new sandbox shall be: the same for `run` and `create`.
 #[derive(Args, Debug, Default)]
@@ -10,25 +10,25 @@ pub(crate) struct CreationArgs {
     /// What it boots from [default: the backend's own; `local`: `host`]
     #[arg(short, long, value_name = "TEMPLATE", value_parser = contract::<TemplateId>)]
     pub(crate) template: Option<TemplateId>,
-    /// A name for it, unique among the sandboxes that exist
-    #[arg(long, value_name = "NAME", value_parser = contract::<SandboxName>)]
+    /// A name for it, unique among the sandboxes that exist, and not shaped like an id
+    #[arg(long, value_name = "NAME", value_parser = sandbox_name)]
     pub(crate) name: Option<SandboxName>,
     /// A label; may be given again
     #[arg(long = "label", value_name = "KEY=VALUE")]
     pub(crate) labels: Vec<Pair>,
-    /// Memory: bytes, or with K, M, G, T (powers of 1024)
+    /// Memory: bytes, or with K, M, G, T (powers of 1024); at least 4M
     #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<Size>,
-    /// Processor time in cores, such as 0.5
+    pub(crate) memory: Option<Memory>,
+    /// Processor time in cores, such as 0.5; at least 0.01
     #[arg(long, value_name = "CORES")]
     pub(crate) cpus: Option<Cpus>,
-    /// Processes and threads
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) pids: Option<u32>,
-    /// Writable disk space
+    /// Processes and threads, 1 to 4194304
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) pids: Option<Pids>,
+    /// Writable disk space; at least 1M
     #[arg(long, value_name = "SIZE")]
-    pub(crate) disk: Option<Size>,
-    /// Refuse to start unless every limit asked for is enforced, not merely watched
+    pub(crate) disk: Option<Disk>,
+    /// Fail unless every limit, defaults included, is enforced and not merely watched; of disk only if `--disk` is given
     #[arg(long)]
     pub(crate) require_enforced_limits: bool,
     /// A file or folder of this machine to show inside, read-only unless `:rw`; may be given again
@@ -39,7 +39,8 @@ pub(crate) struct CreationArgs {
     /// A port inside to make reachable from this machine; `describe` says where; may be given again
     #[arg(short, long = "port", value_name = "PORT")]
     pub(crate) ports: Vec<Port>,
-    /// How long it may live, such as 90s or 1h30m [default: the backend's own]
+    /// How long it may live, such as 90s or 1h30m; then it is destroyed, whatever runs in it [default: `run` without `--keep`: as long
+    /// as its command; else the backend's own, `local`: 1h]
     #[arg(long, value_name = "DURATION")]
     pub(crate) deadline: Option<HumanDuration>,
 }

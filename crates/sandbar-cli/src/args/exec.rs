@@ -8,7 +8,9 @@ use crate::value::{EnvArg, HumanDuration, contract};
 
 /// Run a command in a sandbox
 ///
-/// Output passes unchanged, as it comes; the exit code is the command's own. It is run as it is typed, without a shell.
+/// Output passes unchanged, as it comes; the exit code is the command's own. It is run as it is typed, without a shell. SIGINT, SIGTERM and
+/// SIGHUP end the command too, with all it started, unless they were ignored from the start, as under `nohup`; the sandbox lives on. If this
+/// process is ended by SIGKILL, the command runs on in the sandbox.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -51,19 +51,14 @@ pub(crate) struct GlobalArgs {
     pub(crate) verbose: bool,
 }
 
+/// What each does is said at its own type, in short and at length.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a command in a new sandbox and destroy the sandbox afterwards
     Run(Box<RunArgs>),
-    /// Make a sandbox and print its id
     Create(Box<CreateArgs>),
-    /// Run a command in a sandbox
     Exec(Box<ExecArgs>),
-    /// List sandboxes
     Ls(LsArgs),
-    /// Show all about one sandbox
     Describe(DescribeArgs),
-    /// End sandboxes and remove all they held
     Destroy(DestroyArgs),
     /// Print the version
     #[command(after_help = "Example:\n  sandbar version --json")]

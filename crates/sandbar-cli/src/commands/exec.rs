@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use sandbar::{Sandbox, SandboxProvider, StdinMode};
+use sandbar::{ErrorKind, Sandbox, SandboxProvider, StdinMode};
 
 use crate::commands::interrupt::or_interrupt;
 use crate::commands::outcome::{explain, to_json};
@@ -21,8 +21,21 @@ pub(crate) async fn exec(
     let mut signals = Signals::catch()?;
     let ExecSettings { id, process } = settings;
     let sandbox = or_interrupt(&mut signals, require(provider, &id, "exec")).await?;
-    let ran = command(sandbox.as_ref(), process, printer, &mut signals).await?;
+    let ran = command(sandbox.as_ref(), process, printer, &mut signals).await.map_err(lost_meanwhile)?;
     ran.report(sandbox.as_ref(), printer)
+}
+
+/// A sandbox that was there at first and is gone now.
+fn lost_meanwhile(mut failure: Failure) -> Failure {
+    if failure.status == ExitStatus::Failed {
+        failure.error = failure.error.map(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                error.with_hint("it is gone since: its deadline passed, or somebody destroyed it")
+            }
+            _ => error,
+        });
+    }
+    failure
 }
 
 /// A command that ran.

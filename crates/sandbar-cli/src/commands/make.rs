@@ -6,7 +6,8 @@ use sandbar::{CreateOptions, Error, ErrorKind, Sandbox, SandboxProvider};
 use tokio::time::timeout;
 
 use crate::commands::interrupt::interrupted;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::host_limits;
 use crate::output::Printer;
 use crate::signals::Signals;
 
@@ -22,11 +23,16 @@ pub(super) async fn make(
     printer: Printer,
     signals: &mut Signals,
 ) -> Result<Arc<dyn Sandbox>> {
+    host_limits::check_creation()?;
     let mut making = pin!(printer.progress("creating a sandbox", provider.create(options)));
     let signal = tokio::select! {
         biased;
         signal = signals.next() => signal,
-        made = &mut making => return Ok(made?),
+        made = &mut making => return made.map_err(|error| match error.kind() {
+            // What the backend can't make sense of was typed; nothing was made.
+            ErrorKind::InvalidInput => Failure::usage(error),
+            _ => error.into(),
+        }),
     };
     if let Ok(Ok(sandbox)) = timeout(CLEAN_UP, making).await {
         unmake(sandbox.as_ref(), printer).await?;

@@ -1,6 +1,7 @@
 //! The commands, one a file: settings in, exit status out.
 
 mod create;
+mod deadline;
 mod describe;
 mod destroy;
 mod exec;

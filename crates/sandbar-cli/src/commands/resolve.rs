@@ -1,12 +1,14 @@
 use std::sync::Arc;
 
-use sandbar::{Error, ErrorKind, ProviderExt, Query, Sandbox, SandboxId, SandboxProvider};
+use sandbar::{Error, ErrorKind, ProviderExt, Query, Sandbox, SandboxId, SandboxProvider, SandboxRecord};
 
-/// Candidates named in the error for an ambiguous beginning.
+use crate::value::is_shaped_like_an_id;
+
+/// Candidates named in the error for what could mean several.
 const MAX_CANDIDATES: usize = 5;
 
-/// Finds the sandbox that somebody means: by id, else by name, else by the beginning of an id that only one has. `None` means that there is
-/// positively no such sandbox.
+/// Finds the sandbox that somebody means: by id, else by its name or the beginning of an id, if that is one sandbox. `None` means that there is
+/// positively no such sandbox. What is shaped like an id is one: where it is gone, nothing else is meant, whatever its name is.
 pub(super) async fn resolve(
     provider: &dyn SandboxProvider,
     text: &str,
@@ -17,27 +19,25 @@ pub(super) async fn resolve(
     {
         return Ok(Some(id));
     }
-    if text.is_empty() {
+    if text.is_empty() || is_shaped_like_an_id(text) {
         return Ok(None);
     }
-    let records = provider.list_all(Query::new()).await?;
-    if let Some(record) =
-        records.iter().find(|record| record.name.as_ref().is_some_and(|n| n.as_str() == text))
-    {
-        return Ok(Some(record.id.clone()));
-    }
-    let mut begin: Vec<_> =
-        records.into_iter().map(|r| r.id).filter(|id| id.as_str().starts_with(text)).collect();
-    begin.sort();
-    match begin.as_slice() {
+    let is_named = |record: &SandboxRecord| record.name.as_ref().is_some_and(|name| name.as_str() == text);
+    let mut meant = provider.list_all(Query::new()).await?;
+    meant.retain(|record| is_named(record) || record.id.as_str().starts_with(text));
+    // One that has the name comes first.
+    meant.sort_by_key(|record| (!is_named(record), record.id.clone()));
+    match meant.as_slice() {
         [] => Ok(None),
-        [id] => Ok(Some(id.clone())),
+        [record] => Ok(Some(record.id.clone())),
         many => {
-            let shown: Vec<_> = many.iter().take(MAX_CANDIDATES).map(|id| format!("`{id}`")).collect();
+            let name = |record: &SandboxRecord| {
+                format!("`{}`{}", record.id, if is_named(record) { " (its name)" } else { "" })
+            };
+            let shown: Vec<_> = many.iter().take(MAX_CANDIDATES).map(name).collect();
             let more = if many.len() > MAX_CANDIDATES { ", …" } else { "" };
-            let message =
-                format!("`{text}` is the beginning of {} ids: {}{more}", many.len(), shown.join(", "));
-            Err(Error::new(ErrorKind::InvalidInput, operation, message).with_hint("type more of it"))
+            let message = format!("`{text}` could be any of {}: {}{more}", many.len(), shown.join(", "));
+            Err(Error::new(ErrorKind::InvalidInput, operation, message).with_hint("type more of the id"))
         }
     }
 }
@@ -59,4 +59,45 @@ pub(super) async fn require(
     }
     let id = resolve(provider, text, operation).await?.ok_or_else(absent)?;
     provider.get(&id).await?.ok_or_else(absent)
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbar::{CreateOptions, MemoryProvider, SandboxName};
+
+    use super::*;
+
+    async fn create(provider: &MemoryProvider, name: &str) -> SandboxId {
+        let options = CreateOptions { name: Some(SandboxName::new(name).unwrap()), ..CreateOptions::new() };
+        provider.create(options).await.unwrap().id().clone()
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_id_that_is_gone_means_no_other_sandbox() {
+        let provider = MemoryProvider::new();
+        // A library user may give such a name.
+        let gone = "s0123456789abcdefghj";
+        create(&provider, gone).await;
+        assert_eq!(resolve(&provider, gone, "destroy").await.unwrap(), None);
+        assert_eq!(require(&provider, gone, "exec").await.err().unwrap().kind(), ErrorKind::NotFound);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_name_that_begins_an_id_of_another_is_ambiguous() {
+        let provider = MemoryProvider::new();
+        let first = create(&provider, "first").await;
+        let beginning = &first.as_str()[..first.as_str().len() - 1];
+        assert_eq!(resolve(&provider, beginning, "destroy").await.unwrap(), Some(first.clone()));
+        let second = create(&provider, beginning).await;
+        let error = resolve(&provider, beginning, "destroy").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("`{second}` (its name)")) && text.contains(&format!("`{first}`")),
+            "{text}"
+        );
+        // Each is still to be had by its id, and a name that begins no id by its name.
+        assert_eq!(resolve(&provider, first.as_str(), "destroy").await.unwrap(), Some(first.clone()));
+        assert_eq!(resolve(&provider, "first", "destroy").await.unwrap(), Some(first));
+    }
 }

@@ -1,10 +1,11 @@
 use sandbar::{Sandbox, SandboxProvider, UserName};
 
+use crate::commands::deadline::Deadline;
 use crate::commands::exec::{Ran, command};
 use crate::commands::interrupt::or_interrupt;
 use crate::commands::make::{make, unmake};
 use crate::exit::ExitStatus;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::Printer;
 use crate::relay::End;
 use crate::settings::{After, ProcessSettings, RunSettings};
@@ -12,7 +13,7 @@ use crate::signals::Signals;
 use crate::transfer::{copy_in, copy_out};
 use crate::value::{CopyIn, CopyOut};
 
-/// Makes a sandbox, runs the command in it, and destroys it, whatever happens in between.
+/// Makes a sandbox, runs the command in it, and destroys it, whatever happens in between, unless it is to be kept.
 pub(crate) async fn run(
     provider: &dyn SandboxProvider,
     settings: RunSettings,
@@ -20,36 +21,58 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus> {
     let mut signals = Signals::catch()?;
     let RunSettings { create, process, copies_in, copies_out, after } = settings;
+    let deadline = create.deadline.map(Deadline::new);
     let sandbox = make(provider, create, printer, &mut signals).await?;
     let sandbox = sandbox.as_ref();
     printer.detail(|| format!("created {}", sandbox.id()));
+    let done = use_it(sandbox, process, (&copies_in, &copies_out), deadline, printer, &mut signals).await;
+    match (after, done) {
+        (After::Keep, Ok(status)) => {
+            printer.note(&format!("kept sandbox {}", sandbox.id()));
+            Ok(status)
+        }
+        (After::Keep, Err(failure)) => Err(match provider.describe(sandbox.id()).await {
+            Ok(None) => failure,
+            // Also where it can't be looked for: it was there, and nobody destroyed it.
+            _ => failure.with_kept(sandbox.id().clone()),
+        }),
+        (After::Destroy, done) => match (done, unmake(sandbox, printer).await) {
+            (done, Ok(())) => done,
+            (Ok(_), Err(error)) => Err(error.into()),
+            // The first failure decides; a sandbox that could not be destroyed is told of in any case.
+            (Err(failure), Err(error)) => {
+                printer.error(&error);
+                Err(failure)
+            }
+        },
+    }
+}
+
+/// Copies in, runs the command, copies out, and reports.
+async fn use_it(
+    sandbox: &dyn Sandbox,
+    process: ProcessSettings,
+    (copies_in, copies_out): (&[CopyIn], &[CopyOut]),
+    deadline: Option<Deadline>,
+    printer: Printer,
+    signals: &mut Signals,
+) -> Result<ExitStatus> {
+    let explain = |failure: Failure| match deadline {
+        Some(deadline) => deadline.explain(failure),
+        None => failure,
+    };
     let user = process.spawn.user.clone();
-    let ran = before_and_command(sandbox, process, &copies_in, printer, &mut signals).await;
-    let copied = match &ran {
-        Ok(ran) if !matches!(ran.end, End::Interrupted(_)) => {
-            afterwards(sandbox, &copies_out, user.as_ref(), printer, &mut signals).await
-        }
-        _ => Ok(()),
-    };
-    // A sandbox whose command never ran is of no use to anybody.
-    let cleaned =
-        if after == After::Destroy || ran.is_err() { unmake(sandbox, printer).await } else { Ok(()) };
-    let status = match ran {
-        Ok(ran) => ran.report(sandbox, printer),
-        Err(failure) => Err(failure),
-    };
-    if after == After::Keep && status.is_ok() {
-        printer.note(&format!("kept sandbox {}", sandbox.id()));
+    let ran = before_and_command(sandbox, process, copies_in, printer, signals).await.map_err(explain)?;
+    if let Some(deadline) = deadline.filter(|deadline| deadline.ended(ran.end)) {
+        return Err(deadline.passed());
     }
-    // The first failure decides; a sandbox that could not be destroyed is told of in any case.
-    match (status.and_then(|status| copied.map(|()| status)), cleaned) {
-        (done, Ok(())) => done,
-        (Ok(_), Err(error)) => Err(error.into()),
-        (Err(failure), Err(error)) => {
-            printer.error(&error);
-            Err(failure)
-        }
-    }
+    let copied = if matches!(ran.end, End::Interrupted(_)) {
+        Ok(())
+    } else {
+        afterwards(sandbox, copies_out, user.as_ref(), printer, signals).await.map_err(explain)
+    };
+    let status = ran.report(sandbox, printer)?;
+    copied.map(|()| status)
 }
 
 async fn before_and_command(

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use sandbar::{Error, Retry};
 use serde_json::{Value, json};
 
+use crate::failure::Failure;
 use crate::output::{Printer, escape};
 
 /// Most causes printed below an error; a longer chain is a loop or noise.
@@ -16,6 +17,27 @@ impl Printer {
         let text = if self.json() { format!("{}\n", to_json(error)) } else { self.to_text(error) };
         // Nobody can be told that standard error is broken.
         let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// Prints why an invocation failed, and which sandbox is kept all the same.
+    pub(crate) fn failure(self, failure: &Failure) {
+        let Failure { status: _, error, kept } = failure;
+        match (error, kept) {
+            (Some(error), None) => self.error(error),
+            (error, Some(id)) if self.json() => {
+                let mut form = error.as_ref().map_or_else(|| json!({"error": null}), to_json);
+                form["kept"] = json!(id);
+                // Nobody can be told that standard error is broken.
+                let _ = writeln!(io::stderr().lock(), "{form}");
+            }
+            (error, Some(id)) => {
+                if let Some(error) = error {
+                    self.error(error);
+                }
+                self.warn(&format!("kept sandbox {id}"));
+            }
+            (None, None) => {}
+        }
     }
 
     fn to_text(self, error: &Error) -> String {

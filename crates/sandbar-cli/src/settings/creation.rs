@@ -30,6 +30,10 @@ pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> R
         .into_iter()
         .map(|mount| {
             let source = absolute(&mount.source)?;
+            if let Err(error) = source.metadata() {
+                let what = format!("`{}` can't be mounted: {error}", source.display());
+                return Err(Failure::usage(sandbar::Error::invalid("parse --mount", what)));
+            }
             Ok(HostMount { source, target: mount.target, access: mount.access })
         })
         .collect::<Result<_>>()?;
@@ -44,7 +48,7 @@ pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> R
         resources: Resources {
             memory_bytes: memory.map(|size| size.0),
             cpu_millis: cpus.map(|cpus| cpus.0),
-            pids,
+            pids: pids.map(|pids| pids.0),
             disk_bytes: disk.map(|size| size.0),
         },
         limit_demand: if require_enforced_limits { LimitDemand::Enforced } else { LimitDemand::BestEffort },

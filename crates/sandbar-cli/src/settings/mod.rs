@@ -1,6 +1,7 @@
 //! What was meant: arguments and environment turned, in one step and before any effect, into what the commands need.
 
 mod creation;
+mod destination;
 mod env_vars;
 mod process;
 mod provider;
@@ -12,7 +13,7 @@ use sandbar::{Command, CreateOptions, EnvVars, Lifetime, Query, SpawnOptions};
 
 use crate::args::{CreateArgs, ExecArgs, LsArgs, RunArgs};
 use crate::failure::{Failure, Result};
-use crate::value::{CopyIn, CopyOut, Placement};
+use crate::value::{CopyIn, CopyOut, Existing};
 
 pub(crate) use provider::provider_url;
 
@@ -50,14 +51,17 @@ pub(crate) struct ProcessSettings {
 
 impl RunSettings {
     pub(crate) fn resolve(args: RunArgs) -> Result<Self> {
-        let RunArgs { process, env, creation, copies_in, copies_out, keep, command } = args;
+        let RunArgs { process, env, creation, copies_in, copies_out, replace, keep, command } = args;
         let after = if keep { After::Keep } else { After::Destroy };
         let lifetime = if keep { Lifetime::Detached } else { Lifetime::Owned };
         // The command's environment goes with the command and is not stored: it is where secrets are.
         let create = creation::resolve(creation, EnvVars::new(), lifetime)?;
         let process = process::resolve(process, env_vars::resolve(env)?, command)?;
         let copies_in = copies_in.into_iter().map(absolute_source).collect::<Result<_>>()?;
-        let copies_out = copies_out.into_iter().map(present_target).collect::<Result<_>>()?;
+        let existing = if replace { Existing::Replace } else { Existing::Keep };
+        let copies_out = copies_out.into_iter().map(|copy| CopyOut { existing, ..copy });
+        let copies_out = copies_out.map(destination::present).collect::<Result<Vec<_>>>()?;
+        destination::check_apart(&copies_out)?;
         Ok(Self { create, process, copies_in, copies_out, after })
     }
 }
@@ -90,22 +94,6 @@ fn absolute_source(copy: CopyIn) -> Result<CopyIn> {
         return Err(Failure::usage(sandbar::Error::invalid("parse --copy", what)));
     }
     Ok(CopyIn { source, ..copy })
-}
-
-/// Looks before the command runs whether what comes out of it will have a place.
-fn present_target(copy: CopyOut) -> Result<CopyOut> {
-    let target = absolute(&copy.target)?;
-    let folder = match (copy.placement, target.parent()) {
-        (Placement::IntoOrAs, Some(parent)) => parent,
-        _ => &target,
-    };
-    let why = match folder.metadata() {
-        Ok(found) if found.is_dir() => return Ok(CopyOut { target, ..copy }),
-        Ok(_) => "it is not a folder".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    let what = format!("nothing can be copied to `{}`: {why}", folder.display());
-    Err(Failure::usage(sandbar::Error::invalid("parse --out", what).with_hint("make the folder first")))
 }
 
 /// A host path from the current folder, with links left as they are.

@@ -17,6 +17,13 @@ use crate::tar::{END, Kind, Member, encode, padding};
 /// About how many bytes come out at once.
 const CHUNK: usize = 256 * 1024;
 
+/// Files up to this many bytes are read before they are announced: those below `/proc` and `/sys` have another size than they say.
+const SMALL: u64 = 64 * 1024;
+/// Least bytes asked for at once of such a file: a page, which is what the kernel makes up at a time.
+const SMALL_ROOM: usize = 4096;
+/// Most bytes of such a file. More than the kernel makes up in one; what still grows then is being written to.
+const MAX_SMALL: usize = 16 << 20;
+
 /// A tree of this machine as a tar stream whose one top member is `root`. Follows the link that the typed path may be, and none below it.
 #[derive(Debug)]
 pub(super) struct HostTree {
@@ -181,6 +188,14 @@ impl HostTree {
             self.links.insert((stat.st_dev, stat.st_ino), self.name(path));
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
+        if size <= SMALL {
+            let content = read_whole(&fd, size).map_err(|e| self.at(path, &e))?;
+            let size = content.len() as u64;
+            encode(&self.member(path, &stat, Kind::File(size)), chunk);
+            chunk.extend_from_slice(&content);
+            chunk.resize(chunk.len() + padding(size), 0);
+            return Ok(());
+        }
         encode(&self.member(path, &stat, Kind::File(size)), chunk);
         let path = self.full(path);
         self.file = Some(OpenFile { fd, path, left: size, padding: padding(size) });
@@ -228,25 +243,43 @@ impl HostTree {
 impl OpenFile {
     /// Copies some of it and says whether that was the last of it.
     fn copy(&mut self, chunk: &mut Vec<u8>) -> io::Result<bool> {
-        if self.left > 0 {
-            let before = chunk.len();
-            chunk.reserve(CHUNK);
-            let read = loop {
-                match rustix::io::read(&self.fd, spare_capacity(chunk)) {
-                    Err(rustix::io::Errno::INTR) => {}
-                    read => break read?,
-                }
-            };
-            if read == 0 {
-                let message = format!("`{}`: it became shorter while it was read", self.path.display());
-                return Err(io::Error::other(message));
-            }
-            // It may have become longer: what was announced counts.
-            let used = read.min(usize::try_from(self.left).unwrap_or(usize::MAX));
-            chunk.truncate(before + used);
-            self.left -= used as u64;
+        let complain = |how| {
+            let message = format!("`{}`: it became {how} while it was read", self.path.display());
+            Err(io::Error::other(message))
+        };
+        let read = read(&self.fd, chunk, CHUNK)?;
+        match (read as u64, self.left) {
+            // Its end is looked for, not only counted to.
+            (0, 0) => return Ok(true),
+            (0, _) => return complain("shorter"),
+            (read, left) if read > left => return complain("longer"),
+            (read, _) => self.left -= read,
         }
-        Ok(self.left == 0)
+        Ok(false)
+    }
+}
+
+/// All of a small file, up to its end, wherever that is.
+fn read_whole(fd: &OwnedFd, size: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    // One read more than the content takes finds its end.
+    let room = usize::try_from(size).unwrap_or(0).max(SMALL_ROOM) + 1;
+    while read(fd, &mut content, room)? > 0 {
+        if content.len() > MAX_SMALL {
+            return Err(io::Error::other("it became longer while it was read"));
+        }
+    }
+    Ok(content)
+}
+
+/// Appends what one read gives, which is at least asked for `room` bytes.
+fn read(fd: &OwnedFd, into: &mut Vec<u8>, room: usize) -> io::Result<usize> {
+    into.reserve(room);
+    loop {
+        match rustix::io::read(fd, spare_capacity(into)) {
+            Err(rustix::io::Errno::INTR) => {}
+            read => return Ok(read?),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 use std::path::Path;
 
-use sandbar::{EntryKind, Error, ErrorKind, GuestPath, Sandbox, StdinMode};
+use sandbar::{EntryKind, Error, ErrorKind, FileEntry, GuestPath, Sandbox, StdinMode};
 
-use crate::transfer::guest_tar::{GuestTar, TarOptions, bounded};
+use crate::transfer::guest_program::{GuestProgram, ProgramOptions, bounded};
 use crate::transfer::host_tree::{HostTree, Top};
+use crate::transfer::refusal::refusal;
 use crate::transfer::{copy_error, temporary_name};
 use crate::value::{CopyIn, Placement};
 
@@ -18,10 +19,17 @@ pub(crate) async fn copy_in(sandbox: &dyn Sandbox, copy: &CopyIn) -> Result<(), 
     let target = destination(sandbox, copy, top).await?;
     let parent = target.parent().ok_or_else(|| copy_error(&what, "a copy can't replace `/`"))?;
     let temporary = parent.join(temporary_name("copy")?)?;
-    bounded(sandbox.files().make_dir(&temporary)).await??;
+    // What these complain of is a name of ours; a sandbox that is gone speaks for itself.
+    let in_words = |error: Error| if is_lost(&error) { error } else { refusal(copy, &parent, &error) };
+    bounded(sandbox.files().make_dir(&temporary)).await?.map_err(in_words)?;
     let copied = async {
-        stream(sandbox, &mut tree, &temporary, &what).await?;
-        bounded(sandbox.files().rename(&temporary.join(ROOT)?, &target)).await??;
+        let tar = start(sandbox, &temporary).await.map_err(|error| match error.kind() {
+            // The folder is one that the user can't enter.
+            ErrorKind::InvalidInput => in_words(error),
+            _ => error,
+        })?;
+        stream(tar, &mut tree, &what).await?;
+        bounded(sandbox.files().rename(&temporary.join(ROOT)?, &target)).await?.map_err(in_words)?;
         Ok(())
     }
     .await;
@@ -33,20 +41,32 @@ pub(crate) async fn copy_in(sandbox: &dyn Sandbox, copy: &CopyIn) -> Result<(), 
 /// Where the copy's top goes.
 async fn destination(sandbox: &dyn Sandbox, copy: &CopyIn, top: Top) -> Result<GuestPath, Error> {
     let found = bounded(sandbox.files().stat(&copy.target)).await??;
-    let is_folder = found.is_some_and(|entry| entry.kind == EntryKind::Directory);
+    let is_folder = found.as_ref().is_some_and(|entry| entry.kind == EntryKind::Directory);
     if !is_folder && copy.placement == Placement::IntoOrAs {
+        check_replaceable(&copy.target, found.as_ref(), top)?;
         return Ok(copy.target.clone());
     }
     let target = copy.target.join(own_name(&copy.source)?)?;
-    if top == Top::Folder && bounded(sandbox.files().stat(&target)).await??.is_some() {
-        return Err(Error::new(
-            ErrorKind::AlreadyExists,
-            "copy",
-            format!("`{target}` exists in the sandbox, and folders are not merged"),
-        )
-        .with_hint("name a destination that does not exist"));
-    }
+    let found = bounded(sandbox.files().stat(&target)).await??;
+    check_replaceable(&target, found.as_ref(), top)?;
     Ok(target)
+}
+
+/// Only a file or link gives way, and only to a file.
+fn check_replaceable(target: &GuestPath, found: Option<&FileEntry>, top: Top) -> Result<(), Error> {
+    let Some(found) = found else { return Ok(()) };
+    let why = match (top, found.kind) {
+        (_, EntryKind::Directory) => "it exists, and folders are neither merged nor replaced",
+        (Top::Folder, _) => "it exists and is no folder",
+        (Top::File, EntryKind::Other) if found.link_target.is_none() => "it exists and is no file",
+        (Top::File, _) => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::AlreadyExists, "copy", format!("nothing can be copied to `{target}`: {why}"))
+        .with_hint("name a destination that does not exist"))
+}
+
+fn is_lost(error: &Error) -> bool {
+    error.resource().is_some_and(|resource| resource.starts_with("sandbox "))
 }
 
 /// The last segment of a path, also of `.` and of one that ends with `..`.
@@ -60,20 +80,19 @@ fn own_name(source: &Path) -> Result<Vec<u8>, Error> {
     Ok(name.as_encoded_bytes().to_owned())
 }
 
-async fn stream(
-    sandbox: &dyn Sandbox,
-    tree: &mut HostTree,
-    folder: &GuestPath,
-    what: &str,
-) -> Result<(), Error> {
-    let options = TarOptions {
+async fn start(sandbox: &dyn Sandbox, folder: &GuestPath) -> Result<GuestProgram, Error> {
+    let options = ProgramOptions {
+        name: "tar",
         // `-o`: the files belong to whoever unpacks them.
         arguments: ["-x", "-o", "-f", "-"].map(Into::into).into(),
         folder: folder.clone(),
         user: None,
         stdin: StdinMode::Open,
     };
-    let mut tar = GuestTar::start(sandbox, options).await?;
+    GuestProgram::start(sandbox, options).await
+}
+
+async fn stream(mut tar: GuestProgram, tree: &mut HostTree, what: &str) -> Result<(), Error> {
     loop {
         let chunk = match tree.next() {
             Ok(Some(chunk)) => chunk,

@@ -4,10 +4,12 @@
 //! descriptors and follows no link below the path that was typed. A copy is made under a temporary name beside its destination and renamed
 //! when it is whole.
 
-mod guest_tar;
+mod empties;
+mod guest_program;
 mod host_tree;
 mod inward;
 mod outward;
+mod refusal;
 mod unpack;
 
 use std::time::Duration;

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, Timespec, Timestamps, fchmod,
-    ftruncate, futimens, linkat, mkdirat, open, openat, openat2, renameat, renameat_with, seek, statat,
-    symlinkat,
+    ftruncate, futimens, linkat, mkdirat, open, openat, openat2, renameat_with, seek, statat, symlinkat,
 };
 use rustix::io::Errno;
 
 use crate::tar::{Kind, Member};
 use crate::transfer::temporary_name;
-use crate::value::Placement;
+use crate::value::{Existing, Placement};
 
 /// Most members of one copy: a hostile sandbox could otherwise use up the inodes of this machine.
 const MAX_MEMBERS: u64 = 4_000_000;
@@ -31,6 +30,7 @@ pub(super) struct Unpacking {
     parent_path: PathBuf,
     /// The final name below the parent.
     name: OsString,
+    existing: Existing,
     /// The temporary folder's name below the parent; `None` once it is removed.
     temporary: Option<String>,
     folder: OwnedFd,
@@ -53,8 +53,13 @@ struct OpenFile {
 
 impl Unpacking {
     /// Makes a temporary folder beside the destination for a tree named `root` in the sandbox.
-    pub(super) fn start(target: &Path, placement: Placement, root: &[u8]) -> io::Result<Self> {
-        let (parent_path, name) = destination(target, placement, root)?;
+    pub(super) fn start(
+        target: &Path,
+        placement: Placement,
+        existing: Existing,
+        root: &[u8],
+    ) -> io::Result<Self> {
+        let (parent_path, name) = destination(target, placement, existing, root)?;
         let at = |error: Errno| annotate(&parent_path, &error.into());
         let parent = open(&parent_path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(at)?;
@@ -66,6 +71,7 @@ impl Unpacking {
             parent,
             parent_path,
             name,
+            existing,
             temporary: Some(temporary),
             folder,
             root: root.to_vec(),
@@ -154,10 +160,15 @@ impl Unpacking {
             futimens(&fd, &times(*mtime))?;
         }
         let final_path = self.parent_path.join(&self.name);
-        let moved = if top == FileType::Directory {
-            renameat_with(&self.folder, &self.name, &self.parent, &self.name, RenameFlags::NOREPLACE)
-        } else {
-            renameat(&self.folder, &self.name, &self.parent, &self.name)
+        let rename = |flags| renameat_with(&self.folder, &self.name, &self.parent, &self.name, flags);
+        let moved = match (self.existing, top) {
+            // What was there takes the copy's place in the temporary folder, and goes with that.
+            (Existing::Replace, _) => match rename(RenameFlags::NOREPLACE) {
+                Err(Errno::EXIST) => rename(RenameFlags::EXCHANGE),
+                moved => moved,
+            },
+            (Existing::Keep, FileType::Directory) => rename(RenameFlags::NOREPLACE),
+            (Existing::Keep, _) => rename(RenameFlags::empty()),
         };
         moved.map_err(|error| match error {
             Errno::EXIST => annotate(&final_path, &io::Error::other("it exists, and folders are not merged")),
@@ -256,9 +267,14 @@ impl Drop for Unpacking {
 }
 
 /// The folder that the copy goes to and its name there.
-fn destination(target: &Path, placement: Placement, root: &[u8]) -> io::Result<(PathBuf, OsString)> {
+fn destination(
+    target: &Path,
+    placement: Placement,
+    existing: Existing,
+    root: &[u8],
+) -> io::Result<(PathBuf, OsString)> {
     let root = || OsString::from_vec(root.to_vec());
-    if placement == Placement::Into || target.is_dir() {
+    if placement == Placement::Into || (existing == Existing::Keep && target.is_dir()) {
         return Ok((target.to_owned(), root()));
     }
     let name = target.file_name().ok_or_else(|| annotate(target, &io::Error::other("it has no name")))?;

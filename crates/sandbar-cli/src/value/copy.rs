@@ -21,15 +21,25 @@ pub(crate) struct CopyOut {
     pub(crate) source: GuestPath,
     pub(crate) target: PathBuf,
     pub(crate) placement: Placement,
+    pub(crate) existing: Existing,
 }
 
 /// What the destination means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// It ends with `/`: the folder to copy into.
+    /// It ends with `/`, or is `.` or `..` in the end: the folder to copy into.
     Into,
     /// The folder to copy into if it is one, else the copy's own path.
     IntoOrAs,
+}
+
+/// What becomes of a folder that is in the copy's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It stays, and the copy is refused. A file is replaced all the same.
+    Keep,
+    /// The copy takes its place, and it is removed.
+    Replace,
 }
 
 const EXPECTED: &str = "expected SRC:DST";
@@ -72,12 +82,15 @@ impl CopyOut {
             return Err(ValueError::new("`/` can't be copied as a whole: name what you need of it"));
         }
         let placement = placement(target.as_encoded_bytes());
-        Ok(Self { source, target: target.into(), placement })
+        Ok(Self { source, target: target.into(), placement, existing: Existing::Keep })
     }
 }
 
 fn placement(target: &[u8]) -> Placement {
-    if target.ends_with(b"/") { Placement::Into } else { Placement::IntoOrAs }
+    match target.rsplit(|byte| *byte == b'/').next() {
+        Some(b"" | b"." | b"..") => Placement::Into,
+        _ => Placement::IntoOrAs,
+    }
 }
 
 #[cfg(test)]
@@ -95,10 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn a_trailing_slash_means_into() {
+    fn a_trailing_slash_or_dot_means_into() {
         assert_eq!(CopyIn::parse("a:/b/".into()).unwrap().placement, Placement::Into);
         assert_eq!(CopyIn::parse("a:/b".into()).unwrap().placement, Placement::IntoOrAs);
-        assert_eq!(CopyOut::parse("/b:a/".into()).unwrap().placement, Placement::Into);
+        for text in ["/b:a/", "/b:.", "/b:..", "/b:a/.", "/b:../..", "/b:/"] {
+            assert_eq!(CopyOut::parse(text.into()).unwrap().placement, Placement::Into, "{text}");
+        }
+        assert_eq!(CopyOut::parse("/b:...".into()).unwrap().placement, Placement::IntoOrAs);
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub(crate) struct Cpus(pub(crate) u32);
 const EXPECTED: &str = "expected cores with at most three digits after the point, such as 2 or 0.5";
 /// More cores than Linux can be built for (`NR_CPUS` is at most 8192 on x86-64).
 const MAX_CORES: u32 = 8192;
+/// The least: the kernel counts a quota in periods of 100 ms and takes none under 1 ms (`min_cfs_quota_period`, kernel/sched/core.c).
+const MIN_MILLIS: u32 = 10;
 
 impl FromStr for Cpus {
     type Err = ValueError;
@@ -28,6 +30,9 @@ impl FromStr for Cpus {
         let millis: u32 = format!("{decimals:0<3}").parse().map_err(|_| malformed())?;
         match whole * 1000 + millis {
             0 => Err(ValueError::new(format!("0 is not valid here: {EXPECTED}"))),
+            millis if millis < MIN_MILLIS => {
+                Err(ValueError::new("less than 0.01 cores: the kernel keeps no smaller share"))
+            }
             millis => Ok(Self(millis)),
         }
     }
@@ -41,7 +46,7 @@ mod tests {
 
     #[test]
     fn cores_become_thousandths() {
-        for (text, millis) in [("1", 1000), ("0.5", 500), ("2.25", 2250), ("0.001", 1), ("16", 16_000)] {
+        for (text, millis) in [("1", 1000), ("0.5", 500), ("2.25", 2250), ("0.01", 10), ("16", 16_000)] {
             assert_eq!(text.parse(), Ok(Cpus(millis)), "{text}");
         }
     }
@@ -58,6 +63,7 @@ mod tests {
             ("two", "not a number"),
             ("0", "0 is not valid"),
             ("0.000", "0 is not valid"),
+            ("0.009", "less than 0.01"),
             ("8192", "more than"),
             ("99999999999", "more than"),
         ] {
@@ -73,7 +79,7 @@ mod tests {
         }
 
         #[test]
-        fn thousandths_come_back(millis in 1..8_000_000_u32) {
+        fn thousandths_come_back(millis in MIN_MILLIS..8_000_000_u32) {
             prop_assert_eq!(format!("{}.{:03}", millis / 1000, millis % 1000).parse(), Ok(Cpus(millis)));
         }
     }

@@ -10,6 +10,7 @@ fn usage_errors() {
     let home = Home::new();
     fs::write(home.current().join("env"), "A=1\nhunter2\n").unwrap();
     fs::write(home.current().join("nul"), b"A=1\nB=hunter2\0\n").unwrap();
+    fs::create_dir(home.current().join("a")).unwrap();
     let cases: &[(&str, &[&str])] = &[
         ("no_command", &["run"]),
         ("no_command_after_dashes", &["run", "--"]),
@@ -19,7 +20,12 @@ fn usage_errors() {
         ("unknown_command", &["rnu", "--", "true"]),
         ("bad_size", &["run", "--memory", "12q", "--", "true"]),
         ("zero_size", &["run", "--disk", "0", "--", "true"]),
+        ("little_memory", &["run", "--memory", "1", "--", "true"]),
+        ("endless_memory", &["run", "--memory", "18446744073709551615", "--", "true"]),
+        ("little_disk", &["run", "--disk", "1K", "--", "true"]),
+        ("little_cpu", &["run", "--cpus", "0.001", "--", "true"]),
         ("bad_cpus", &["run", "--cpus", "two", "--", "true"]),
+        ("too_many_pids", &["run", "--pids", "4294967295", "--", "true"]),
         ("zero_pids", &["run", "--pids", "0", "--", "true"]),
         ("negative_pids", &["run", "--pids=-1", "--", "true"]),
         ("duration_without_unit", &["run", "--timeout", "30", "--", "true"]),
@@ -38,24 +44,32 @@ fn usage_errors() {
         ("bad_user", &["run", "-u", "a:b", "--", "true"]),
         ("bad_template", &["run", "-t", "../x", "--", "true"]),
         ("bad_name", &["create", "--name", "x y"]),
+        ("name_like_an_id", &["create", "--name", "s0123456789abcdefghj"]),
         ("bad_label", &["create", "--label", "team"]),
         ("reserved_label", &["create", "--label", "sandbar.x=1"]),
         ("mount_without_guest", &["run", "--mount", "/tmp", "--", "true"]),
         ("mount_relative_guest", &["run", "--mount", "/tmp:data", "--", "true"]),
         ("mount_climbing_guest", &["run", "--mount", "/tmp:/a/../b", "--", "true"]),
         ("mount_at_root", &["run", "--mount", "/tmp:/", "--", "true"]),
+        ("mount_at_proc", &["run", "--mount", "/tmp:/proc", "--", "true"]),
+        ("mount_of_nothing", &["run", "--mount", "./none:/a", "--", "true"]),
         ("mount_twice", &["run", "--mount", "/tmp:/a", "--mount", "/usr:/a", "--", "true"]),
         ("copy_without_target", &["run", "--copy", "a", "--", "true"]),
         ("copy_of_nothing", &["run", "--copy", "none:/a", "--", "true"]),
         ("copy_to_relative", &["run", "--copy", "env:a", "--", "true"]),
         ("out_of_relative", &["run", "--out", "a:b", "--", "true"]),
+        ("out_over_folder", &["run", "--out", "/tmp/a:.", "--", "true"]),
+        ("out_twice", &["run", "--out", "/tmp/b:b", "--out", "/srv/b:.", "--", "true"]),
+        ("out_into_file", &["run", "--out", "/tmp/a:env/", "--", "true"]),
+        ("replace_nothing", &["run", "--replace", "--", "true"]),
         ("out_into_missing_folder", &["run", "--out", "/tmp/a:none/a", "--", "true"]),
         ("bad_state", &["ls", "--state", "paused"]),
         ("exec_without_id", &["exec", "--", "true"]),
         ("exec_without_command", &["exec", "x"]),
         ("destroy_without_id", &["destroy"]),
         ("unknown_provider", &["--provider", "moon", "ls"]),
-        ("relative_data_folder", &["--provider", "local:data", "ls"]),
+        ("empty_provider", &["--provider", "", "ls"]),
+        ("tilde_data_folder", &["--provider", "local:~/data", "ls"]),
         ("json_bad_size", &["run", "--json", "--memory", "12q", "--", "true"]),
         ("json_env_file", &["run", "--json", "--env-file", "env", "--", "true"]),
     ];
@@ -79,7 +93,6 @@ fn refusals() {
         ("no-such-template", &["create", "-t", "no-such-template"]),
         ("e2b:", &["--provider", "e2b", "ls"]),
         ("no-such-sandbox", &["exec", "no-such-sandbox", "--", "true"]),
-        ("/no/such/folder", &["run", "--mount", "/no/such/folder:/data", "--", "true"]),
         ("nobody-here", &["run", "-u", "nobody-here", "--", "true"]),
         ("/no/such/folder", &["run", "-w", "/no/such/folder", "--", "true"]),
     ] {
@@ -105,6 +118,19 @@ fn absent_sandboxes_are_told_from_failures() {
         let output = home.run(arguments);
         assert_eq!(code(&output), 1, "{name}: {}", both(&output));
         insta::assert_snapshot!(name, home.transcribe(arguments, &output));
+    }
+}
+
+#[test]
+fn an_argument_that_is_not_text_is_named() {
+    let home = Home::new();
+    for json in [false, true] {
+        let mut command = home.sandbar(if json { &["ls", "--json"] } else { &["ls"] });
+        let output = command.arg("--provider").arg(OsStr::from_bytes(b"m\xffn")).output().unwrap();
+        assert_eq!(code(&output), 2, "{}", both(&output));
+        let text = String::from_utf8_lossy(&output.stderr).replace("\\\\", "\\");
+        assert!(text.contains("`m\\xffn` is not UTF-8"), "{text}");
+        assert_eq!(text.starts_with('{'), json, "{text}");
     }
 }
 

@@ -142,3 +142,107 @@ fn a_special_file_is_refused_before_the_command_runs() {
     );
     home.assert_empty();
 }
+
+#[test]
+fn a_file_without_a_size_is_copied_whole_or_refused() {
+    let home = Home::new();
+    // In: what this side reads has its content.
+    let output =
+        home.run(&["run", "--copy", "/proc/self/status:/tmp/", "--", "head", "-c", "5", "/tmp/status"]);
+    assert_eq!((code(&output), &output.stdout[..]), (0, &b"Name:"[..]), "{}", both(&output));
+    let online = "/sys/devices/system/cpu/online";
+    let output = home.run(&["run", "--copy", &format!("{online}:/tmp/"), "--", "cat", "/tmp/online"]);
+    assert_eq!((code(&output), output.stdout), (0, fs::read(online).unwrap()));
+    // Out: its own `tar` would leave it empty.
+    for (source, named) in
+        [("/proc/self/status", "/proc/self/status"), ("/proc/sys/fs/inotify", "/proc/sys/fs/inotify/max_")]
+    {
+        let output = home.run(&["run", "--out", &format!("{source}:out"), "--", "true"]);
+        assert_eq!(code(&output), 125, "{}", both(&output));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(named), "{}", both(&output));
+    }
+    assert_eq!(fs::read_dir(home.current()).unwrap().count(), 0);
+    // What is empty is copied as that, among many and alone.
+    let script = "mkdir d; cd d; for n in $(seq 2500); do : > $n; done; : > -x; echo full > full";
+    let output =
+        home.run(&["run", "--out", "/home/user/d:d", "--out", "/home/user/d/-x:x", "--", "sh", "-c", script]);
+    assert_eq!(code(&output), 0, "{}", both(&output));
+    assert_eq!(fs::read_dir(home.current().join("d")).unwrap().count(), 2502);
+    assert_eq!(fs::read(home.current().join("x")).unwrap(), b"");
+}
+
+#[test]
+fn what_is_no_file_does_not_come_out() {
+    let home = Home::new();
+    for (source, script) in [("/home/user/x", "mkfifo x"), ("/dev/null", "true"), ("/dev/zero", "true")] {
+        let output = home.run(&["run", "--out", &format!("{source}:out"), "--", "sh", "-c", script]);
+        assert_eq!(code(&output), 125, "{}", both(&output));
+        assert!(both(&output).contains("not a file, folder or link"), "{}", both(&output));
+    }
+    assert_eq!(fs::read_dir(home.current()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_can_be_copied_out_again_if_that_was_asked_for() {
+    let home = Home::new();
+    let run = |replace: &[&str], target: &str, script: &str| {
+        let out = format!("/home/user/dist:{target}");
+        home.run(&[&["run", "--out", &out], replace, &["--", "sh", "-c", script]].concat())
+    };
+    for round in ["1", "2", "3"] {
+        let output = run(&["--replace"], "./dist", &format!("mkdir dist; echo {round} > dist/{round}"));
+        assert_eq!(code(&output), 0, "{}", both(&output));
+        assert_eq!(listing(&home.current().join("dist")).len(), 1);
+        assert!(home.current().join("dist").join(round).exists());
+    }
+    // Into a folder that is there, as without it.
+    let output = run(&["--replace"], ".", "mkdir dist; echo 4 > dist/4");
+    assert_eq!(code(&output), 0, "{}", both(&output));
+    assert!(home.current().join("dist/4").exists() && !home.current().join("dist/3").exists());
+    // Without it the command does not even run.
+    let output = run(&[], ".", "echo ran");
+    assert_eq!(code(&output), 2, "{}", both(&output));
+    assert!(output.stdout.is_empty() && both(&output).contains("--replace"), "{}", both(&output));
+    assert_eq!(fs::read_dir(home.current()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_place_that_takes_no_copy_is_told_in_the_words_that_were_typed() {
+    let home = Home::new();
+    fs::write(home.current().join("f"), "x").unwrap();
+    fs::create_dir_all(home.current().join("d/f")).unwrap();
+    for (copy, destination) in [
+        ("f:/proc/f", "/proc"),
+        ("f:/proc/", "/proc"),
+        ("d:/sys/d", "/sys"),
+        ("f:/dev/null", "/dev/null"),
+        ("d:/dev/null", "/dev/null"),
+        ("d:/etc/passwd", "/etc/passwd"),
+        ("f:/etc/passwd/f", "/etc/passwd"),
+        ("f:/root/f", "/root"),
+        ("f:/ro/", "/ro"),
+        ("f:/ro/new/f", "/ro/new"),
+        ("d:/ro/d", "/ro"),
+        ("f:/mnt", "/mnt/f"),
+    ] {
+        let output = home.run(&[
+            "run",
+            "--mount",
+            "./d:/ro",
+            "--mount",
+            "./d:/mnt:ro",
+            "--copy",
+            copy,
+            "--",
+            "echo",
+            "ran",
+        ]);
+        // Where the sandbox's first process is root to itself, more places take one.
+        assert_eq!(code(&output), 125, "{copy}: {}", both(&output));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(destination) && !text.contains(".sandbar"), "{copy}: {text}");
+        assert!(output.stdout.is_empty(), "{copy}: {}", both(&output));
+    }
+    assert_eq!(fs::read_dir(home.current().join("d")).unwrap().count(), 1);
+    home.assert_empty();
+}

@@ -1,3 +1,5 @@
+use std::io::{Read, Write};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::harness::{Home, both, code, lives, signal, start, wait_until, word};
@@ -61,7 +63,7 @@ fn whoever_asks_us_to_end_ends_the_tree_and_leaves_nothing() {
         let home = Home::new();
         let word = word();
         let script = format!("(setsid sleep {word} &) ; sleep {word}");
-        let child = start(&mut home.sandbar(&["run", "--", "sh", "-c", &script]));
+        let child = start(&mut home.sandbar_in_foreground(&["run", "--", "sh", "-c", &script]));
         wait_until("the command", || lives(&word));
         signal(&child, name);
         let started = Instant::now();
@@ -78,9 +80,9 @@ fn a_command_that_ignores_the_request_is_made_to_end() {
     let home = Home::new();
     let word = word();
     let script = format!("trap '' INT; echo ready; while :; do sleep {word}; done");
-    let mut child = start(&mut home.sandbar(&["run", "--", "sh", "-c", &script]));
+    let mut child = start(&mut home.sandbar_in_foreground(&["run", "--", "sh", "-c", &script]));
     let mut ready = [0; 6];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     signal(&child, "INT");
     let started = Instant::now();
     let output = child.wait_with_output().unwrap();
@@ -94,9 +96,9 @@ fn a_command_that_ignores_the_request_is_made_to_end() {
 fn a_command_may_answer_the_request_itself() {
     let home = Home::new();
     let script = "trap 'echo cleaned; exit 7' INT; echo ready; while :; do sleep 0.1; done";
-    let mut child = start(&mut home.sandbar(&["run", "--", "sh", "-c", script]));
+    let mut child = start(&mut home.sandbar_in_foreground(&["run", "--", "sh", "-c", script]));
     let mut ready = [0; 6];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!((code(&output), &output.stdout[..]), (7, &b"cleaned\n"[..]), "{}", both(&output));
@@ -111,5 +113,50 @@ fn nothing_is_left_of_a_caller_that_was_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("the end of the command", || !lives(&word));
+    wait_until("an empty data folder", || home.left().is_empty());
+}
+
+#[test]
+fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
+    for name in ["INT", "TERM", "HUP"] {
+        let home = Home::new();
+        let prefix = ["env", "--default-signal=HUP,INT,TERM", &format!("--ignore-signal={name}")];
+        let script = "echo ready; read line; echo \"$line\"";
+        let mut child =
+            start(home.sandbar_by(&prefix, &["run", "-i", "--", "sh", "-c", script]).stdin(Stdio::piped()));
+        let mut ready = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        signal(&child, name);
+        child.stdin.as_mut().unwrap().write_all(b"alive\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((code(&output), &output.stdout[..]), (0, &b"alive\n"[..]), "{name}: {}", both(&output));
+    }
+}
+
+#[test]
+fn a_deadline_that_passes_is_told_as_such() {
+    let home = Home::new();
+    let run = |options: &[&str]| {
+        let command = ["--deadline", "1s", "--out", "/etc/passwd:passwd", "--", "sleep", "60"];
+        home.run(&[&["run"], options, &command].concat())
+    };
+    let output = run(&[]);
+    assert_eq!(code(&output), 125, "{}", both(&output));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("deadline of 1s passed") && text.contains("hint: "), "{text}");
+    let output = run(&["--json"]);
+    assert_eq!(code(&output), 125, "{}", both(&output));
+    let printed: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(printed["error"]["kind"], "timeout", "{printed}");
+    // There is nothing to keep.
+    let output = run(&["--keep"]);
+    assert!(!both(&output).contains("kept"), "{}", both(&output));
+    // Its guard may still be at it.
+    wait_until("an empty data folder", || home.left().is_empty());
+    // Of somebody else's sandbox the deadline is not known.
+    let id = home.create(&["--deadline", "2s"]);
+    let output = home.run(&["exec", &id, "--", "sleep", "60"]);
+    assert_eq!(code(&output), 125, "{}", both(&output));
+    assert!(both(&output).contains("its deadline passed, or somebody destroyed it"), "{}", both(&output));
     wait_until("an empty data folder", || home.left().is_empty());
 }

@@ -46,6 +46,26 @@ impl Home {
         command
     }
 
+    /// As [`Home::sandbar`], started by `prefix`, such as `sh -c SCRIPT sh`, which is followed by the executable and its arguments.
+    pub(crate) fn sandbar_by(&self, prefix: &[&str], arguments: &[&str]) -> Command {
+        let own = self.sandbar(arguments);
+        let mut command = Command::new(prefix[0]);
+        command.args(&prefix[1..]).arg(own.get_program()).args(own.get_args()).current_dir(self.current());
+        for (name, value) in own.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// As [`Home::sandbar`], with signals as a terminal has them, also where the tests themselves are run in the background.
+    pub(crate) fn sandbar_in_foreground(&self, arguments: &[&str]) -> Command {
+        self.sandbar_by(&["env", "--default-signal=HUP,INT,TERM"], arguments)
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.sandbar(arguments).output().expect("the executable starts")
     }
@@ -175,9 +195,9 @@ pub(crate) fn lives(word: &str) -> bool {
         let numeric = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
         numeric && name != *own && {
             let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            // The command line itself names the word as well, after the executable of ours.
-            !line.starts_with(env!("CARGO_BIN_EXE_sandbar").as_bytes())
-                && line.windows(word.len()).any(|window| window == word.as_bytes())
+            let names = |what: &str| line.windows(what.len()).any(|window| window == what.as_bytes());
+            // The command line itself, or what is about to become it, names the word as well, after the executable of ours.
+            names(word) && !names(env!("CARGO_BIN_EXE_sandbar"))
         }
     })
 }

@@ -36,6 +36,31 @@ fn an_ambiguous_beginning_is_refused_and_destroys_nothing() {
 }
 
 #[test]
+fn an_id_that_is_gone_never_means_another_sandbox() {
+    let home = Home::new();
+    let gone = home.create(&[]);
+    let output = home.run(&["create", "--name", &gone]);
+    assert_eq!(code(&output), 2, "{}", both(&output));
+    assert!(both(&output).contains("shaped like an id"), "{}", both(&output));
+    assert_eq!(code(&home.run(&["destroy", &gone])), 0);
+    assert_eq!(code(&home.run(&["destroy", &gone])), 1);
+
+    // A name that is the beginning of another's id could mean both.
+    let id = home.create(&[]);
+    let beginning = &id[..12];
+    let named = home.create(&["--name", beginning]);
+    for command in ["destroy", "describe"] {
+        let output = home.run(&[command, beginning]);
+        assert_eq!(code(&output), 125, "{}", both(&output));
+        assert!(both(&output).contains(&id) && both(&output).contains(&named), "{}", both(&output));
+    }
+    assert_eq!(home.count(), 2);
+    assert_eq!(code(&home.run(&["destroy", &id])), 0);
+    assert_eq!(code(&home.run(&["destroy", beginning])), 0);
+    home.assert_empty();
+}
+
+#[test]
 fn a_name_is_unique() {
     let home = Home::new();
     home.create(&["--name", "demo"]);
@@ -92,9 +117,30 @@ fn kept_sandboxes_stay_and_others_do_not() {
 }
 
 #[test]
-fn a_kept_sandbox_whose_command_never_ran_is_not_kept() {
+fn a_sandbox_is_kept_whatever_its_command_did_and_told_of() {
     let home = Home::new();
-    assert_eq!(code(&home.run(&["run", "--keep", "--", "no-such-program"])), 127);
+    for (wanted, arguments) in [
+        (127, &["--", "no-such-program"][..]),
+        (126, &["--", "/etc/passwd"]),
+        (125, &["-w", "/no/such/folder", "--", "true"]),
+        (125, &["--out", "/no/such/file:out", "--", "true"]),
+        (125, &["--copy", "/etc/passwd:/proc/x", "--", "true"]),
+    ] {
+        let output = home.run(&[&["run", "--keep"], arguments].concat());
+        assert_eq!(code(&output), wanted, "{}", both(&output));
+        let text = String::from_utf8_lossy(&output.stderr);
+        let id = text.lines().find_map(|line| line.strip_prefix("sandbar: kept sandbox ")).expect(&text);
+        assert_eq!(home.text(&["exec", id, "--", "echo", "there"]), "there");
+
+        let output = home.run(&[&["run", "--keep", "--json"], arguments].concat());
+        assert_eq!(code(&output), wanted, "{}", both(&output));
+        let printed: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert!(printed["error"]["message"].is_string(), "{printed}");
+        assert_eq!(code(&home.run(&["destroy", id, printed["kept"].as_str().unwrap()])), 0);
+    }
+    // What was refused before there was one is not kept.
+    let output = home.run(&["run", "--keep", "-t", "no-such-template", "--", "true"]);
+    assert!(!both(&output).contains("kept"), "{}", both(&output));
     home.assert_empty();
 }
 

@@ -8,3 +8,4 @@ mod harness;
 mod help;
 mod json;
 mod lifecycle;
+mod limits;

@@ -73,6 +73,32 @@ fn a_single_file_is_the_top_and_a_typed_link_is_followed() {
 }
 
 #[test]
+fn the_content_counts_and_not_the_size() {
+    let found = read(Path::new("/proc/self/status")).unwrap();
+    let Kind::File(size) = found[0].1 else { panic!("{:?}", found[0].1) };
+    assert_eq!(size, found[0].2.len() as u64);
+    assert!(found[0].2.starts_with(b"Name:"));
+
+    // A large one is announced before it is read, so it has to stay as it was.
+    let place = tempfile::tempdir().unwrap();
+    for (change, word) in [(2 * CHUNK as u64, "shorter"), (9 * CHUNK as u64, "longer")] {
+        let path = place.path().join(word);
+        fs::write(&path, vec![1; 8 * CHUNK]).unwrap();
+        let mut tree = HostTree::open(&path, "copy").unwrap();
+        tree.next().unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_len(change).unwrap();
+        let error = loop {
+            match tree.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("{word}"),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+#[test]
 fn what_is_no_file_is_refused_by_name() {
     let place = tempfile::tempdir().unwrap();
     let _listener = UnixListener::bind(place.path().join("sock")).unwrap();

@@ -25,7 +25,11 @@ impl Place {
     }
 
     fn start(&self) -> Unpacking {
-        Unpacking::start(&self.path("out"), Placement::IntoOrAs, b"src").unwrap()
+        self.start_with(Existing::Keep)
+    }
+
+    fn start_with(&self, existing: Existing) -> Unpacking {
+        Unpacking::start(&self.path("out"), Placement::IntoOrAs, existing, b"src").unwrap()
     }
 
     /// What is in the place, by name.
@@ -154,6 +158,33 @@ fn an_existing_folder_is_copied_into() {
     unpacking.member(&member("src/a", Kind::File(0))).unwrap();
     unpacking.commit().unwrap();
     assert!(place.path("out/src/a").exists());
-    let missing = Unpacking::start(&place.path("none/"), Placement::Into, b"src");
+    let missing = Unpacking::start(&place.path("none/"), Placement::Into, Existing::Keep, b"src");
     assert!(missing.unwrap_err().to_string().contains("none"));
+}
+
+#[test]
+fn what_is_there_gives_way_where_that_was_asked_for() {
+    let place = Place::new();
+    // A folder for a folder, a file for it, and a folder for that.
+    fs::create_dir_all(place.path("out/old/deep")).unwrap();
+    for (round, kind) in [Kind::Directory, Kind::File(0), Kind::Directory].into_iter().enumerate() {
+        let is_folder = kind == Kind::Directory;
+        let mut unpacking = place.start_with(Existing::Replace);
+        unpacking.member(&member("src", kind)).unwrap();
+        if is_folder {
+            unpacking.member(&member(&format!("src/{round}"), Kind::File(0))).unwrap();
+        }
+        unpacking.commit().unwrap();
+        assert_eq!(place.names(), ["out"]);
+        assert_eq!(place.path("out").is_dir(), is_folder);
+        assert!(!place.path("out/old").exists());
+        assert_eq!(place.path(&format!("out/{round}")).exists(), is_folder);
+    }
+    // A link is replaced, and what it leads to stays.
+    fs::rename(place.path("out"), place.path("kept")).unwrap();
+    symlink("kept", place.path("out")).unwrap();
+    let mut unpacking = place.start_with(Existing::Replace);
+    unpacking.member(&folder("src")).unwrap();
+    unpacking.commit().unwrap();
+    assert!(place.path("kept/2").exists() && !place.path("out").is_symlink());
 }

@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::future::Future;
 
 use bytes::Bytes;
@@ -10,44 +11,42 @@ use tokio::time::timeout;
 
 use crate::transfer::{STALL, copy_error};
 
-/// Bytes kept of what `tar` says on standard error.
+/// Bytes kept of what a program says on standard error.
 const MAX_COMPLAINT: usize = 1024;
 
-/// `tar`, running in a sandbox. Ended when it is dropped before it was waited for: by whoever owns the sandbox, or because its pipes break.
-pub(super) struct GuestTar {
+/// `tar` or `cat`, running in a sandbox. Ended when it is dropped before it was waited for: by whoever owns the sandbox, or because its pipes break.
+pub(super) struct GuestProgram {
+    name: &'static str,
     process: Process,
     complaint: Vec<u8>,
     status: Option<ExitStatus>,
 }
 
 /// How to run it.
-pub(super) struct TarOptions {
-    pub(super) arguments: Vec<std::ffi::OsString>,
+pub(super) struct ProgramOptions {
+    pub(super) name: &'static str,
+    pub(super) arguments: Vec<OsString>,
     pub(super) folder: GuestPath,
     pub(super) user: Option<UserName>,
     pub(super) stdin: StdinMode,
 }
 
-impl GuestTar {
-    pub(super) async fn start(sandbox: &dyn Sandbox, options: TarOptions) -> Result<Self, Error> {
-        let command = Command::new("tar").args(options.arguments);
-        let spawn = SpawnOptions {
-            cwd: Some(options.folder),
-            user: options.user,
-            stdin: options.stdin,
-            ..SpawnOptions::new()
-        };
+impl GuestProgram {
+    pub(super) async fn start(sandbox: &dyn Sandbox, options: ProgramOptions) -> Result<Self, Error> {
+        let ProgramOptions { name, arguments, folder, user, stdin } = options;
+        let command = Command::new(name).args(arguments);
+        let spawn = SpawnOptions { cwd: Some(folder), user, stdin, ..SpawnOptions::new() };
         let process = bounded(sandbox.require_processes()?.spawn(&command, spawn)).await?;
         let process = process.map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::PermissionDenied => {
-                error.with_hint("files are copied with the sandbox's own `tar`: use a template that has it")
-            }
+            ErrorKind::NotFound | ErrorKind::PermissionDenied => error.with_hint(format!(
+                "files are copied with the sandbox's own `{name}`: use a template that has it"
+            )),
             _ => error,
         })?;
-        Ok(Self { process, complaint: Vec::new(), status: None })
+        Ok(Self { name, process, complaint: Vec::new(), status: None })
     }
 
-    /// Gives it bytes to read. An error here is best explained by [`GuestTar::end`].
+    /// Gives it bytes to read. An error here is best explained by [`GuestProgram::end`].
     pub(super) async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
         bounded(self.process.control.write(bytes)).await?
     }
@@ -83,7 +82,7 @@ impl GuestTar {
                 let status = status.unwrap_or(ExitStatus::Unknown);
                 let complaint = String::from_utf8_lossy(&self.complaint);
                 let first = complaint.lines().next().unwrap_or("it said nothing");
-                Err(copy_error(what, format!("`tar` in the sandbox ended with {status}: {first}")))
+                Err(copy_error(what, format!("`{}` in the sandbox ended with {status}: {first}", self.name)))
             }
         }
     }
