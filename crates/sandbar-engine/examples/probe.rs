@@ -253,6 +253,11 @@ fn processes() {
         assert!(children.len() < 5000, "no limit in sight");
     };
     println!("{} {}", children.len(), error.raw_os_error().unwrap());
+    loop {
+        // Until it is ended, so that its children can be counted from outside.
+        // SAFETY: waits for a signal.
+        unsafe { libc::pause() };
+    }
 }
 
 /// Opens terminals until none can be opened, and says how many there were.

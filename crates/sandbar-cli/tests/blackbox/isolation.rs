@@ -79,6 +79,9 @@ fn pid_1_can_be_neither_read_nor_traced() {
         for (link, outcome) in seen["links"].as_object().expect("a table") {
             assert_ne!(outcome, "ok", "{who:?}: /proc/1/{link} can be followed");
         }
+        for (what, outcome) in seen["agent"].as_object().expect("a table") {
+            assert_eq!(outcome, "EPERM", "{who:?}: {what} of the agent");
+        }
         assert_eq!(seen["ptrace_pid1"], "EPERM", "{who:?}");
         assert_ne!(seen["proc"]["/proc/1/mem"], "content", "{who:?}");
     });

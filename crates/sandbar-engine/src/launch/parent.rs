@@ -7,7 +7,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, fchmod, mkdirat, openat, statat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, pidfd_send_signal, setrlimit, waitid,
+};
 
 use super::ceiling::Ceiling;
 use super::child::{self, Child};
@@ -28,6 +30,9 @@ const LAUNCH_BOUND: Duration = Duration::from_secs(30);
 
 /// Descriptors of ours are moved up here, so that laying out the agent's never overwrites one that is still needed.
 const PARKING: i32 = 64;
+
+/// Descriptors that a launch needs: those parked, and the layers and mounts that it opens on its way.
+const NEEDED_FILES: u64 = 128;
 
 /// Namespaces made by the clone itself; the control group namespace comes later, from inside the groups.
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
@@ -57,6 +62,7 @@ pub struct Launched {
 )]
 pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     let end = Instant::now() + LAUNCH_BOUND;
+    make_room()?;
     let layers = make_layers(&plan)?;
     let trees = trees::open_all(&plan, layers.as_fd())?;
     let (into, tasks) = match plan.cgroup {
@@ -117,6 +123,24 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     guard.armed = false;
     drop(guard);
     Ok(Launched { pid, pidfd, start_time })
+}
+
+/// Sees that there are numbers for the descriptors, below the hard limit.
+fn make_room() -> Result<(), Error> {
+    let now = getrlimit(Resource::Nofile);
+    if now.current.is_none_or(|soft| soft >= NEEDED_FILES) {
+        return Ok(());
+    }
+    let room = Rlimit { current: Some(NEEDED_FILES), maximum: now.maximum };
+    setrlimit(Resource::Nofile, room).map_err(|_| {
+        let hard = now.maximum.unwrap_or(0);
+        Error::reason(
+            "launch",
+            "sandbox",
+            format!("this process may open {hard} files, a launch needs {NEEDED_FILES}"),
+        )
+        .with_hint("raise the limit on open files (`ulimit -n`)")
+    })
 }
 
 enum Started {

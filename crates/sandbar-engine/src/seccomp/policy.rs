@@ -80,6 +80,12 @@ pub(crate) fn rules(setid: SetidBits) -> BTreeMap<u32, Rule> {
     put(libc::SYS_setsockopt, setsockopt());
     put(libc::SYS_fcntl, fcntl());
     put(libc::SYS_personality, personality());
+    put(libc::SYS_prlimit64, prlimit());
+    put(libc::SYS_setpriority, priority_of(libc::PRIO_PROCESS));
+    put(libc::SYS_ioprio_set, priority_of(IOPRIO_WHO_PROCESS));
+    for number in SCHEDULING {
+        put(*number, not_of_the_agent());
+    }
     if setid == SetidBits::Refused {
         for (number, argument) in MODE_ARGUMENTS {
             put(*number, without_setid(*argument, None));
@@ -138,6 +144,38 @@ fn fcntl() -> Rule {
     let command = |value: u32| (vec![equals(1, value)], EPERM);
     let cases = vec![command(libc::F_SETLEASE.cast_unsigned()), command(F_SETDELEG)];
     Rule::Cases { cases, otherwise: Verdict::Allow }
+}
+
+/// A lowered limit can't be raised again, so whoever shares the agent's user could take its descriptors from it for good. A
+/// process sets its own limits; `0` stands for itself. What another process' limits are is in its `/proc` folder.
+fn prlimit() -> Rule {
+    Rule::Cases { cases: vec![(vec![equals(0, 0)], Verdict::Allow)], otherwise: EPERM }
+}
+
+/// The process that must go on serving.
+const AGENT: u32 = 1;
+/// From `linux/ioprio.h`.
+const IOPRIO_WHO_PROCESS: u32 = 1;
+
+/// Priorities are given to one process at a time, which is not the agent. Groups and users would include it.
+fn priority_of(one_process: u32) -> Rule {
+    let one = equals(0, one_process);
+    Rule::Cases {
+        cases: vec![(vec![one, equals(1, AGENT)], EPERM), (vec![one], Verdict::Allow)],
+        otherwise: EPERM,
+    }
+}
+
+/// Calls that say how a process (the first argument) is scheduled.
+const SCHEDULING: &[libc::c_long] = &[
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
+
+fn not_of_the_agent() -> Rule {
+    Rule::Cases { cases: vec![(vec![equals(0, AGENT)], EPERM)], otherwise: Verdict::Allow }
 }
 
 /// The default, two name variants for old programs, no address randomisation (debuggers), and "tell me".

@@ -86,6 +86,18 @@ fn oracle(data: Data, setid: SetidBits) -> u32 {
             let fine = matches!(low(0), 0 | 8 | 0x2_0000 | 0x2_0008 | 0x4_0000 | 0xffff_ffff);
             return if fine { RETURN_ALLOW } else { errno(libc::EPERM) };
         }
+        libc::SYS_prlimit64 => return if low(0) == 0 { RETURN_ALLOW } else { errno(libc::EPERM) },
+        libc::SYS_setpriority | libc::SYS_ioprio_set => {
+            let one_process = u32::from(number == libc::SYS_ioprio_set);
+            let fine = low(0) == one_process && low(1) != 1;
+            return if fine { RETURN_ALLOW } else { errno(libc::EPERM) };
+        }
+        libc::SYS_sched_setaffinity
+        | libc::SYS_sched_setattr
+        | libc::SYS_sched_setparam
+        | libc::SYS_sched_setscheduler => {
+            return if low(0) == 1 { errno(libc::EPERM) } else { RETURN_ALLOW };
+        }
         libc::SYS_socketpair => return if low(0) == 1 { RETURN_ALLOW } else { errno(libc::EOPNOTSUPP) },
         libc::SYS_socket => {
             let (kind, protocol) = (low(1) & 0xf, low(2));
@@ -150,6 +162,10 @@ fn data() -> impl Strategy<Value = Data> {
         libc::SYS_personality,
         libc::SYS_setsockopt,
         libc::SYS_fcntl,
+        libc::SYS_prlimit64,
+        libc::SYS_setpriority,
+        libc::SYS_ioprio_set,
+        libc::SYS_sched_setaffinity,
         libc::SYS_openat,
         libc::SYS_openat2,
         libc::SYS_fchmod,

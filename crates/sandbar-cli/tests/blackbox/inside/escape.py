@@ -88,6 +88,16 @@ for link in ("exe", "root", "cwd", "fd/4"):
 result["ptrace_pid1"] = call(101 if calls is X86 else 117, 16, 1, 0, 0)
 result["vm_readv_pid1"] = call(310 if calls is X86 else 270, 1, 0, 0, 0, 0, 0)
 
+# The agent's limits and priorities, under the numbers of this architecture.
+limits = ctypes.create_string_buffer(struct.pack("QQ", 3, 3))
+prlimit, setpriority, affinity = (302, 141, 203) if calls is X86 else (261, 140, 122)
+result["agent"] = {
+    "prlimit": call(prlimit, 1, 7, limits, 0),
+    "setpriority": call(setpriority, 0, 1, 19),
+    "setpriority_user": call(setpriority, 2, 0, 19),
+    "affinity": call(affinity, 1, 8, ctypes.create_string_buffer(b"\1" + bytes(7))),
+}
+
 status = dict(line.rstrip("\n").split(":\t", 1) for line in open("/proc/self/status") if ":\t" in line)
 result["status"] = {k: status[k].strip() for k in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Uid", "Gid", "Groups")}
 result["uid_map"] = open("/proc/self/uid_map").read().split()
