@@ -17,6 +17,9 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 /// How long a destruction may take: a folder of a million entries takes tens of seconds.
 pub(crate) const DESTRUCTION: Duration = Duration::from_secs(600);
 
+/// Between two attempts to get into a full queue, for which there is no event.
+const RETRY: Duration = Duration::from_millis(5);
+
 /// What came of a question.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -53,11 +56,15 @@ pub(crate) async fn ask(folder: &Folder, op: Op, bound: Duration, operation: &'s
 }
 
 async fn exchange(folder: &Folder, op: Op) -> std::io::Result<Option<(Reply, BufReader<UnixStream>)>> {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
-    let stream = match UnixStream::connect(folder.socket(SHIM_SOCKET)).await {
-        Ok(stream) => stream,
-        Err(cause) if matches!(cause.kind(), NotFound | ConnectionRefused) => return Ok(None),
-        Err(cause) => return Err(cause),
+    use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
+    let stream = loop {
+        match UnixStream::connect(folder.socket(SHIM_SOCKET)).await {
+            Ok(stream) => break stream,
+            Err(cause) if matches!(cause.kind(), NotFound | ConnectionRefused) => return Ok(None),
+            // The queue of connections is full: the shim is busy. The caller's bound ends this.
+            Err(cause) if cause.kind() == WouldBlock => tokio::time::sleep(RETRY).await,
+            Err(cause) => return Err(cause),
+        }
     };
     let mut line = serde_json::to_vec(&Request { v: VERSION, op })?;
     line.push(b'\n');

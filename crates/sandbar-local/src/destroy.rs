@@ -2,17 +2,23 @@
 
 use std::time::Duration;
 
-use sandbar_core::{Result, SandboxId};
+use sandbar_core::{Result, SandboxId, State};
 use tokio::io::AsyncReadExt;
 
 use crate::ask::{Answer, DESTRUCTION, ask, misplaced};
 use crate::error::unknown;
-use crate::home::{Folder, Home, Lock};
+use crate::home::{Folder, Home};
+use crate::observe::is_overdue;
 use crate::shim::protocol::{Op, Reply};
 use crate::teardown;
+use crate::unseat::unseat;
 use crate::wait::until_async;
 
 const DESTROY: &str = "destroy";
+/// How long a shim may take to begin with a destruction. It does so at once; what it serves can't keep it, so this is a frozen one.
+const BEGINNING: Duration = Duration::from_secs(10);
+/// As [`BEGINNING`], for one that let a deadline pass.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
 /// How often a shim may come or go while it is being asked.
 const ATTEMPTS: usize = 5;
 /// How long somebody who guards a sandbox may take until it answers or lets go: a creation or an adoption in progress, or another destruction.
@@ -25,41 +31,57 @@ pub(crate) async fn destroy(home: &Home, id: &SandboxId) -> Result<bool> {
     let blind = |cause: &dyn std::fmt::Display| unknown(DESTROY, id.as_str(), cause);
     for _ in 0..ATTEMPTS {
         let Some(folder) = Folder::open(home, id).map_err(|cause| blind(&cause))? else { return Ok(false) };
-        match ask(&folder, Op::Destroy, DESTRUCTION, DESTROY).await? {
-            Answer::Reply(reply, mut stream) if matches!(*reply, Reply::Destroyed) => {
+        let answer = tokio::select! {
+            // The other branch has an end.
+            answer = ask(&folder, Op::Destroy, DESTRUCTION * 2, DESTROY) => Some(answer?),
+            () = inaction(home, &folder) => None,
+        };
+        match answer {
+            Some(Answer::Reply(reply, mut stream)) if matches!(*reply, Reply::Destroyed) => {
                 // The connection ends with the shim's process.
                 let mut rest = Vec::new();
                 let _ = tokio::time::timeout(PROCESS_END, stream.read_to_end(&mut rest)).await;
                 return Ok(true);
             }
-            Answer::Reply(..) => return Err(misplaced(DESTROY)),
-            Answer::Nobody => {}
+            Some(Answer::Reply(..)) => return Err(misplaced(DESTROY)),
+            // Somebody may be at it who does not serve yet, or not any more.
+            Some(Answer::Nobody) if changes(home, &folder).await.map_err(|cause| blind(&cause))? => continue,
+            Some(Answer::Nobody) | None => {}
         }
-        if folder.shim_lives().map_err(|cause| blind(&cause))? {
-            // Somebody is at it who does not serve yet, or not any more.
-            let done = until_async(CHANGE, || {
-                Ok::<_, rustix::io::Errno>(
-                    !folder.shim_lives()? || !folder.is_in_place(home)? || serves(&folder),
-                )
-            });
-            if !done.await.map_err(|cause| blind(&cause))? {
-                return Err(blind(&"its shim neither answers nor lets go"));
-            }
-            continue;
-        }
-        if let Some(done) = destroy_unguarded(home.path(), id).await? {
+        // Nobody guards it, or somebody who does not act on it any more.
+        if let Some(done) = destroy_instead(home.path(), id).await? {
             return Ok(done);
         }
     }
     Err(blind(&"its shim comes and goes"))
 }
 
+/// Ends when the shim had time enough to begin and did not (neither does the record say so, nor is the folder gone), or to come to an end.
+async fn inaction(home: &Home, folder: &Folder) {
+    let overdue = folder.record().is_ok_and(|record| record.is_some_and(|record| is_overdue(&record)));
+    tokio::time::sleep(if overdue { LAST_CHANCE } else { BEGINNING }).await;
+    let begun = !folder.is_in_place(home).unwrap_or(true)
+        || folder.record().is_ok_and(|record| record.is_some_and(|record| record.state == State::Destroying));
+    if begun && !overdue {
+        tokio::time::sleep(DESTRUCTION).await;
+    }
+}
+
+/// Whether whoever guards the folder without serving it came to serve it, or went away; `false` where nobody guards it, or goes on without that.
+async fn changes(home: &Home, folder: &Folder) -> rustix::io::Result<bool> {
+    if !folder.shim_lives()? {
+        return Ok(false);
+    }
+    let changed = || Ok(!folder.shim_lives()? || !folder.is_in_place(home)? || serves(folder));
+    until_async(CHANGE, changed).await
+}
+
 fn serves(folder: &Folder) -> bool {
     std::os::unix::net::UnixStream::connect(folder.socket(crate::shim::SHIM_SOCKET)).is_ok()
 }
 
-/// Acts in the place of a shim that is gone; `None` means that another one came.
-async fn destroy_unguarded(home: &std::path::Path, id: &SandboxId) -> Result<Option<bool>> {
+/// Acts in the place of a shim that is gone, or that has to go; `None` means that another one came.
+async fn destroy_instead(home: &std::path::Path, id: &SandboxId) -> Result<Option<bool>> {
     let (home, id) = (home.to_owned(), id.clone());
     let work = tokio::task::spawn_blocking(move || {
         let blind = |cause: &dyn std::fmt::Display| unknown(DESTROY, id.as_str(), cause);
@@ -67,7 +89,7 @@ async fn destroy_unguarded(home: &std::path::Path, id: &SandboxId) -> Result<Opt
         let Some(folder) = Folder::open(&home, &id).map_err(|cause| blind(&cause))? else {
             return Ok(Some(false));
         };
-        let Some(lock) = Lock::take(&folder).map_err(|cause| blind(&cause))? else { return Ok(None) };
+        let Some(lock) = unseat(&folder).map_err(|cause| blind(&cause))? else { return Ok(None) };
         if !folder.is_in_place(&home).map_err(|cause| blind(&cause))? {
             return Ok(Some(false));
         }

@@ -6,7 +6,8 @@ use sandbar_core::SandboxId;
 use crate::error::Lookup;
 use crate::home::{Folder, Home, Lock};
 use crate::id::random_bytes;
-use crate::observe::{Observed, is_over};
+use crate::observe::{Observed, is_over, is_overdue};
+use crate::unseat::unseat;
 use crate::{teardown, template};
 
 /// Sandboxes that one command looks at: a look takes microseconds, so this stays far below the time that a creation takes.
@@ -56,8 +57,12 @@ impl Work {
 /// Whether nothing is left to guard in the folder of `id`.
 fn is_left(home: &Home, id: &SandboxId) -> bool {
     let Ok(Some(folder)) = Folder::open(home, id) else { return false };
-    if folder.shim_lives().unwrap_or(true) {
-        return false;
+    match folder.shim_lives() {
+        Ok(true) => {
+            return folder.record().is_ok_and(|record| record.is_some_and(|record| is_overdue(&record)));
+        }
+        Ok(false) => {}
+        Err(_) => return false,
     }
     match Observed::look(home, id, "clean up") {
         Ok(Some(seen)) => !seen.guarded && is_over(&seen.record).is_ok_and(|why| why.is_some()),
@@ -69,7 +74,14 @@ fn is_left(home: &Home, id: &SandboxId) -> bool {
 fn remove(home: &Home, id: &SandboxId) -> Lookup<()> {
     let busy = |cause| crate::error::unknown("clean up", id.as_str(), cause);
     let Some(folder) = Folder::open(home, id).map_err(busy)? else { return Ok(None) };
-    let Some(lock) = Lock::take(&folder).map_err(busy)? else { return Ok(None) };
+    let lock = match Lock::take(&folder).map_err(busy)? {
+        Some(lock) => Some(lock),
+        None if folder.record().is_ok_and(|record| record.is_some_and(|record| is_overdue(&record))) => {
+            unseat(&folder).map_err(|cause| crate::error::unknown("clean up", id.as_str(), cause))?
+        }
+        None => None,
+    };
+    let Some(lock) = lock else { return Ok(None) };
     // Only now is it certain that nobody else acts on it: look again.
     if !folder.is_in_place(home).map_err(busy)? {
         return Ok(None);

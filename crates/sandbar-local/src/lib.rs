@@ -14,6 +14,7 @@ mod error;
 mod helper;
 mod home;
 mod id;
+mod inside;
 mod janitor;
 mod mounts;
 mod observe;
@@ -23,6 +24,7 @@ mod sandbox;
 mod shim;
 mod teardown;
 mod template;
+mod unseat;
 mod wait;
 
 pub use config::{DEFAULT_DEADLINE, DEFAULT_DISK, DEFAULT_MEMORY, DEFAULT_PIDS, Defaults, LocalConfig};

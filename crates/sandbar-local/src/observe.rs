@@ -1,11 +1,16 @@
 //! The state of a sandbox is what is observed: the table of decision 0002.
 
+use std::time::Duration;
+
 use sandbar_core::{Result, SandboxId, SandboxRecord, State};
 
+use crate::ask::DESTRUCTION;
 use crate::error::unknown;
 use crate::home::{Folder, Home, StoredRecord};
 use crate::template::Base;
 
+/// How long after a deadline its sandbox may still be guarded: the shim acts at once, and then begins to take it down.
+const OVERDUE: Duration = Duration::from_secs(10);
 /// How often a record may change under a reader: a creation, a take-over and an end make three.
 const CHANGES: usize = 8;
 
@@ -84,12 +89,24 @@ impl Observed {
             }
             None => {}
         }
+        if self.guarded && is_overdue(&self.record) {
+            reasons.push(
+                "its deadline passed, and its shim does not act on it: the next command that writes does"
+                    .into(),
+            );
+        }
         if base.is_some_and(|base| base.fingerprint != self.record.private.fingerprint) {
             reasons.push("base changed".into());
         }
         let reason = if reasons.is_empty() { None } else { Some(reasons.join("; ")) };
         self.record.to_public(state, reason)
     }
+}
+
+/// Whether its shim missed the deadline, or the end of the destruction that came of it: then it does not serve any more, whatever it holds.
+pub(crate) fn is_overdue(record: &StoredRecord) -> bool {
+    let grace = if record.state == State::Destroying { DESTRUCTION } else { OVERDUE };
+    record.is_expired_for(grace)
 }
 
 /// Why a sandbox that nobody guards should not be there any more: for whoever holds its lock, or saw that nobody does.

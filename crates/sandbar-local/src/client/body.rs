@@ -1,6 +1,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -8,6 +9,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Body, Frame, Incoming};
 use sandbar_core::{ByteStream, Error};
+use tokio::time::Instant;
 
 use super::pool::Lease;
 
@@ -42,10 +44,50 @@ impl BodyError {
     }
 }
 
+/// How far a [`streamed`] body has got.
+#[derive(Clone, Debug)]
+pub(super) struct Progress(Arc<Mutex<Step>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// The connection waits for the stream's next bytes, so that it is not the agent that keeps the transfer.
+    wanted: bool,
+    at: Instant,
+}
+
+impl Progress {
+    fn note(&self, wanted: bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Step { wanted, at: Instant::now() };
+    }
+
+    fn step(&self) -> Step {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends once the other side took nothing for `bound`.
+    pub(super) async fn stops_for(&self, bound: Duration) {
+        loop {
+            let step = self.step();
+            let latest = if step.wanted { Instant::now() + bound } else { step.at + bound };
+            if !step.wanted && step.at.elapsed() >= bound {
+                return;
+            }
+            tokio::time::sleep_until(latest).await;
+        }
+    }
+}
+
 /// A body from a stream. If it ends with an error, the request is cut off, and the error is kept.
-pub(super) fn streamed(stream: ByteStream) -> (RequestBody, BodyError) {
+pub(super) fn streamed(mut stream: ByteStream) -> (RequestBody, BodyError, Progress) {
     let error = BodyError::default();
     let kept = error.clone();
+    let progress = Progress(Arc::new(Mutex::new(Step { wanted: false, at: Instant::now() })));
+    let noted = progress.clone();
+    let stream = futures::stream::poll_fn(move |cx| {
+        let next = stream.poll_next_unpin(cx);
+        noted.note(next.is_pending());
+        next
+    });
     let frames = stream.map(move |chunk| match chunk {
         Ok(bytes) => Ok(Frame::data(bytes)),
         Err(cause) => {
@@ -53,7 +95,7 @@ pub(super) fn streamed(stream: ByteStream) -> (RequestBody, BodyError) {
             Err(Broken)
         }
     });
-    (BodyExt::boxed_unsync(StreamBody::new(frames)), error)
+    (BodyExt::boxed_unsync(StreamBody::new(frames)), error, progress)
 }
 
 /// A response's body. Read to its end, it gives its connection back for the next request; dropped before, it closes it, which tells the agent.

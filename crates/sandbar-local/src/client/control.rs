@@ -3,24 +3,27 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::{StreamExt, stream};
 use http::Method;
 use http::header::CONTENT_TYPE;
 use sandbar_core::{Error, ErrorKind, ProcessControl, PtySize, Result, Signal, State};
 use sandbar_wire::envd::{
-    Code, Empty, ProcessInput, ProcessSelector, Pty, RpcError, SelectRequest, SendInputRequest,
-    SendSignalRequest, UNARY_CONTENT_TYPE, UpdateRequest,
+    Channel, Code, Empty, ProcessInput, ProcessSelector, Pty, RpcError, SelectRequest, SendInputRequest,
+    SendSignalRequest, StreamInput, UNARY_CONTENT_TYPE, UpdateRequest, input_frame, message_frame,
 };
 
-use super::body::whole;
+use super::body::{streamed, whole};
 use super::fault;
 use super::link::Link;
-use super::rpc::request;
+use super::rpc::{Next, request};
 use super::start::wire_size;
 use crate::error::fail;
 
 const WRITE: &str = "write";
-/// Bytes of input sent at a time: few calls for much input, and little that has to be held twice.
-const PIECE: usize = 1 << 20;
+/// Most bytes of input that go in a call of their own, on a connection that is there; more are streamed.
+const SMALL: usize = 64 << 10;
+/// Bytes of streamed input in one message: a few pipes full, and a number that encodes without a remainder.
+const PIECE: usize = 192 << 10;
 /// How long a process may leave its input unread: as long as it likes, for as long as a sandbox may be thought to live.
 const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -39,27 +42,55 @@ impl<'a> Control<'a> {
     }
 
     /// Writes it all, waiting as long as the process does not read.
-    pub(super) async fn write_all(&self, mut bytes: Bytes) -> Result<()> {
-        while !bytes.is_empty() {
-            let piece = bytes.split_to(bytes.len().min(PIECE));
-            let input = if self.terminal {
-                ProcessInput { pty: Some(piece), stdin: None }
-            } else {
-                ProcessInput { stdin: Some(piece), pty: None }
-            };
-            let message = SendInputRequest { process: ProcessSelector::pid(self.pid), input };
-            let text = serde_json::to_vec(&message)
-                .map_err(|cause| fail(ErrorKind::Unexpected, WRITE, cause.to_string()))?;
-            let headers = [(CONTENT_TYPE.as_str(), UNARY_CONTENT_TYPE)];
-            let request = request(Method::POST, "/process.Process/SendInput", None, &headers, whole(text))?;
-            let response = self.link.send(request, PATIENCE, WRITE).await?;
-            let status = response.status();
-            let body = self.link.collect(response.into_body(), WRITE).await?;
-            if status != http::StatusCode::OK {
-                return Err(refused(WRITE, &RpcError::from_response(status.as_u16(), &body)));
-            }
+    pub(super) async fn write_all(&self, bytes: Bytes) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if bytes.len() > SMALL {
+            return self.pour(bytes).await;
+        }
+        let input = if self.terminal {
+            ProcessInput { pty: Some(bytes), stdin: None }
+        } else {
+            ProcessInput { stdin: Some(bytes), pty: None }
+        };
+        let message = SendInputRequest { process: ProcessSelector::pid(self.pid), input };
+        let text = serde_json::to_vec(&message)
+            .map_err(|cause| fail(ErrorKind::Unexpected, WRITE, cause.to_string()))?;
+        let headers = [(CONTENT_TYPE.as_str(), UNARY_CONTENT_TYPE)];
+        let request = request(Method::POST, "/process.Process/SendInput", None, &headers, whole(text))?;
+        let response = self.link.send(request, PATIENCE, WRITE).await?;
+        let status = response.status();
+        let body = self.link.collect(response.into_body(), WRITE).await?;
+        if status != http::StatusCode::OK {
+            return Err(refused(WRITE, &RpcError::from_response(status.as_u16(), &body)));
         }
         Ok(())
+    }
+
+    /// Writes much in one call, so that the agent writes one piece while the next is on its way.
+    async fn pour(&self, mut bytes: Bytes) -> Result<()> {
+        let start = StreamInput::Start(SelectRequest { process: ProcessSelector::pid(self.pid) });
+        // Everything but a terminal's means standard input.
+        let channel = if self.terminal { Channel::Pty } else { Channel::Stdout };
+        let pieces = std::iter::from_fn(move || {
+            let piece = bytes.split_to(bytes.len().min(PIECE));
+            (!piece.is_empty()).then(|| input_frame(channel, &piece))
+        });
+        let frames = stream::iter(std::iter::once(message_frame(&start)).chain(pieces));
+        let (body, _, _) = streamed(frames.map(Ok).boxed());
+        let answer = self.link.pour("/process.Process/StreamInput", body, PATIENCE, WRITE).await?;
+        let mut messages = answer.map_err(|error| refused(WRITE, &error))?;
+        loop {
+            match self.link.first_of(&mut messages, WRITE).await? {
+                // It says nothing but that it is done.
+                Next::Message(_) => {}
+                Next::End(None) => return Ok(()),
+                Next::End(Some(error)) => return Err(refused(WRITE, &error)),
+                Next::Lost(failure) => return Err(self.link.lost(WRITE, failure).await),
+                Next::Nonsense(why) => return Err(fault::nonsense(WRITE, &why)),
+            }
+        }
     }
 
     /// Closes standard input.

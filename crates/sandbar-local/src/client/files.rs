@@ -1,4 +1,5 @@
 use std::fmt::Write;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
@@ -11,6 +12,7 @@ use sandbar_core::{
 use sandbar_wire::envd::{
     Code, Empty, EntryResponse, HttpError, ListDirRequest, ListDirResponse, MoveRequest, PathRequest,
 };
+use tokio::time::timeout;
 
 use super::body::{ResponseBody, streamed, whole};
 use super::entries::entry;
@@ -20,7 +22,7 @@ use super::pool::Failure;
 use super::processes::Shared;
 use super::rpc::{CALL, request};
 use crate::config::BACKEND;
-use crate::error::fail;
+use crate::error::{fail, unknown};
 
 const READ: &str = "read";
 const WRITE: &str = "write";
@@ -30,7 +32,9 @@ const MAKE_DIR: &str = "make folder";
 const RENAME: &str = "rename";
 const REMOVE: &str = "remove";
 /// How long an upload may take as a whole: 1 TiB at 100 MB/s is three hours.
-const UPLOAD: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+const UPLOAD: Duration = Duration::from_secs(24 * 3600);
+/// How long a transfer may stand still because of the agent. A slow disk pauses for seconds.
+const STALL: Duration = Duration::from_secs(60);
 
 #[async_trait]
 impl Files for Shared {
@@ -70,10 +74,13 @@ impl Files for Shared {
         options: WriteOptions,
     ) -> Result<FileEntry> {
         let WriteOptions { user } = options;
-        let (body, broken) = streamed(body);
+        let (body, broken, progress) = streamed(body);
         let headers = [(CONTENT_TYPE.as_str(), "application/octet-stream")];
         let request = request(Method::POST, &place(path, user.as_ref(), WRITE)?, None, &headers, body)?;
-        let sent = self.0.send(request, UPLOAD, WRITE).await;
+        let sent = tokio::select! {
+            sent = self.0.send(request, UPLOAD, WRITE) => sent,
+            () = progress.stops_for(STALL) => Err(stalled(&self.0, WRITE)),
+        };
         // The caller's own error is the answer, whatever became of the connection.
         if let Some(error) = broken.take() {
             return Err(error);
@@ -193,13 +200,22 @@ impl Shared {
     }
 }
 
+/// The agent neither takes nor gives any bytes.
+fn stalled(link: &Link, operation: &'static str) -> Error {
+    let why = format!("the agent did not go on for {} s", STALL.as_secs());
+    unknown(operation, link.id().as_str(), why).with_retry(sandbar_core::Retry::OutcomeUnknown)
+}
+
 /// The body of a file, and its length where the agent told one.
 fn read(link: std::sync::Arc<Link>, response: Response<ResponseBody>) -> FileRead {
     let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let state = Some((link, response.into_body()));
     let body = stream::unfold(state, |state| async move {
         let (link, mut body) = state?;
-        match body.chunk().await? {
+        let Ok(chunk) = timeout(STALL, body.chunk()).await else {
+            return Some((Err(stalled(&link, READ)), None));
+        };
+        match chunk? {
             Ok(bytes) => Some((Ok(bytes), Some((link, body)))),
             Err(cause) => {
                 let error = link.lost(READ, Failure::Broken(cause)).await;

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use futures::io::{AsyncRead, AsyncWrite};
 use sandbar_core::{Error, Guest, GuestStream, Metrics, MetricsSample, PortMapping, Ports, Result, Retry};
 use tokio::io::ReadBuf;
-use tokio::net::UnixStream;
 
 use super::link::Link;
 use super::pool::Failure;
 use crate::ask::{ANSWER, misplaced};
 use crate::error::{fail, gone, not_running};
 use crate::home::now;
+use crate::inside::Unix;
 use crate::shim::AGENT_SOCKET;
 use crate::shim::protocol::{Op, Reply};
 
@@ -28,7 +28,7 @@ impl Guest for Link {
     async fn connect(&self) -> Result<GuestStream> {
         const CONNECT: &str = "connect";
         let folder = self.live(CONNECT).await?;
-        match UnixStream::connect(folder.socket(AGENT_SOCKET)).await {
+        match Unix::connect(&folder.socket(AGENT_SOCKET)).await {
             Ok(stream) => Ok(GuestStream::new(Adapter(stream))),
             Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => {
                 Err(self.lost(CONNECT, Failure::Gone).await)

@@ -11,7 +11,7 @@ use crate::ask::{Answer, ask};
 use crate::error::{gone, not_running, unknown};
 use crate::helper;
 use crate::home::Folder;
-use crate::observe::{Observed, is_over};
+use crate::observe::{Observed, is_over, is_overdue};
 use crate::provider::Inner;
 use crate::shim::protocol::{Op, Reply, Report, Task};
 
@@ -49,6 +49,10 @@ impl Link {
         for _ in 0..ATTEMPTS {
             let seen = self.inner.look(&self.id, operation)?.ok_or_else(|| gone(operation, id))?;
             match seen.state() {
+                State::Running if seen.guarded && is_overdue(&seen.record) => {
+                    self.inner.destroy(&self.id).await?;
+                    return Err(gone(operation, id).with_hint("it was destroyed: its deadline passed"));
+                }
                 State::Running if seen.guarded => return Ok(seen.folder),
                 State::Running => self.adopt(&seen, operation).await?,
                 state => return Err(not_running(operation, id, state, seen.record.reason.as_deref())),

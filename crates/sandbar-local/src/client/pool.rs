@@ -3,10 +3,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hyper::Response;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
 
 use super::body::{RequestBody, ResponseBody};
 use crate::home::Folder;
+use crate::inside::Unix;
 use crate::shim::AGENT_SOCKET;
 
 /// Connections kept for the next request; more are closed. Few commands run in parallel, and a connection is made in microseconds.
@@ -25,6 +25,16 @@ pub(super) struct Pool {
 pub(super) struct Lease {
     sender: SendRequest<RequestBody>,
     idle: Arc<Mutex<Vec<SendRequest<RequestBody>>>>,
+    reuse: Reuse,
+}
+
+/// Whether a connection is good for another request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reuse {
+    /// It is, once its answer was read.
+    Yes,
+    /// It is not: the answer may come before all of the request was sent.
+    No,
 }
 
 /// Why a request got no answer.
@@ -42,7 +52,7 @@ impl Lease {
     /// Keeps the connection for the next request.
     pub(super) fn give_back(self) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < KEPT && !self.sender.is_closed() {
+        if self.reuse == Reuse::Yes && idle.len() < KEPT && !self.sender.is_closed() {
             idle.push(self.sender);
         }
     }
@@ -54,6 +64,7 @@ impl Pool {
         &self,
         folder: &Folder,
         mut request: hyper::Request<RequestBody>,
+        reuse: Reuse,
     ) -> Result<Response<ResponseBody>, Failure> {
         loop {
             let (mut lease, fresh) = match self.take() {
@@ -65,6 +76,7 @@ impl Pool {
             }
             match lease.sender.try_send_request(request).await {
                 Ok(response) => {
+                    lease.reuse = reuse;
                     return Ok(response.map(|incoming| ResponseBody::new(incoming, lease)));
                 }
                 Err(mut failed) => match failed.take_message() {
@@ -80,7 +92,7 @@ impl Pool {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(sender) = idle.pop() {
             if !sender.is_closed() {
-                return Some(Lease { sender, idle: Arc::clone(&self.idle) });
+                return Some(Lease { sender, idle: Arc::clone(&self.idle), reuse: Reuse::Yes });
             }
         }
         None
@@ -89,7 +101,7 @@ impl Pool {
     async fn connect(&self, folder: &Folder) -> Result<Lease, Failure> {
         use std::io::ErrorKind::{ConnectionRefused, NotFound};
         let stream =
-            UnixStream::connect(folder.socket(AGENT_SOCKET)).await.map_err(|cause| match cause.kind() {
+            Unix::connect(&folder.socket(AGENT_SOCKET)).await.map_err(|cause| match cause.kind() {
                 ConnectionRefused | NotFound => Failure::Gone,
                 _ => Failure::Connect(cause),
             })?;
@@ -102,6 +114,6 @@ impl Pool {
         tokio::spawn(async move {
             let _ = connection.await;
         });
-        Ok(Lease { sender, idle: Arc::clone(&self.idle) })
+        Ok(Lease { sender, idle: Arc::clone(&self.idle), reuse: Reuse::Yes })
     }
 }

@@ -15,11 +15,13 @@ use tokio::time::timeout;
 use super::body::{RequestBody, ResponseBody, whole};
 use super::fault;
 use super::link::Link;
-use super::pool::Failure;
+use super::pool::{Failure, Reuse};
 use crate::error::{fail, unknown};
 
 /// How long an answer to a plain call may take: what the official SDKs allow.
 pub(super) const CALL: Duration = Duration::from_secs(60);
+/// How long a stream may go on after its last message, which ends it.
+const LAST: Duration = Duration::from_secs(2);
 /// Largest answer to a plain call, in bytes: a listing of about 200,000 files.
 const MAX_ANSWER: usize = 64 << 20;
 /// Largest message of a stream, in bytes: output comes in pieces of at most 64 KiB, which base64 makes longer, and an agent that sends more is
@@ -58,8 +60,18 @@ impl Link {
         bound: Duration,
         operation: &'static str,
     ) -> Result<Response<ResponseBody>> {
+        self.send_by(Reuse::Yes, request, bound, operation).await
+    }
+
+    async fn send_by(
+        &self,
+        reuse: Reuse,
+        request: Request<RequestBody>,
+        bound: Duration,
+        operation: &'static str,
+    ) -> Result<Response<ResponseBody>> {
         let folder = self.live(operation).await?;
-        match timeout(bound, self.pool.send(&folder, request)).await {
+        match timeout(bound, self.pool.send(&folder, request, reuse)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(failure)) => Err(self.lost(operation, failure).await),
             Err(_) => {
@@ -110,6 +122,14 @@ impl Link {
         }
     }
 
+    /// The first message of a stream, which comes as soon as what it is about has begun.
+    pub(super) async fn first_of(&self, messages: &mut Messages, operation: &'static str) -> Result<Next> {
+        timeout(CALL, messages.next()).await.map_err(|_| {
+            let why = format!("the agent's first message did not come within {} s", CALL.as_secs());
+            unknown(operation, self.id().as_str(), why).with_retry(sandbar_core::Retry::OutcomeUnknown)
+        })
+    }
+
     /// Opens a stream of messages. The agent ends it after `limit`, if there is one.
     pub(super) async fn open_stream(
         &self,
@@ -126,6 +146,28 @@ impl Link {
         }
         let request = request(Method::POST, method, user, &headers, whole(message_frame(message)))?;
         let response = self.send(request, CALL, operation).await?;
+        self.messages_of(response, operation).await
+    }
+
+    /// A call with a stream of messages for its question, and one for its answer, which comes within `bound`.
+    pub(super) async fn pour(
+        &self,
+        method: &str,
+        body: RequestBody,
+        bound: Duration,
+        operation: &'static str,
+    ) -> Result<std::result::Result<Messages, RpcError>> {
+        let headers = [(CONTENT_TYPE.as_str(), STREAM_CONTENT_TYPE)];
+        let request = request(Method::POST, method, None, &headers, body)?;
+        let response = self.send_by(Reuse::No, request, bound, operation).await?;
+        self.messages_of(response, operation).await
+    }
+
+    async fn messages_of(
+        &self,
+        response: Response<ResponseBody>,
+        operation: &'static str,
+    ) -> Result<std::result::Result<Messages, RpcError>> {
         let status = response.status();
         if status != StatusCode::OK {
             let body = self.collect(response.into_body(), operation).await?;
@@ -179,7 +221,10 @@ impl Messages {
 
     /// Takes the last message, and reads the answer to its end so that its connection can be used again.
     async fn end(&mut self, frame: &Frame) -> Next {
-        while let Some(Ok(_)) = self.body.chunk().await {}
+        let rest = async { while let Some(Ok(_)) = self.body.chunk().await {} };
+        if timeout(LAST, rest).await.is_err() {
+            return Next::Nonsense("the agent's stream goes on after its last message".into());
+        }
         match serde_json::from_slice::<EndStream>(&frame.payload) {
             Ok(end) => Next::End(end.error),
             Err(cause) => Next::Nonsense(cause.to_string()),

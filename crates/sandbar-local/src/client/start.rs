@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use sandbar_core::{
-    Command, EnvVars, Error, ErrorKind, ExitStatus, GuestPath, KillCause, ProcessExit, PtySize, Result,
-    UserName,
+    Command, EnvVars, Error, ErrorKind, ExitStatus, GuestPath, KillCause, PartialOutput, ProcessExit,
+    PtySize, Result, UserName,
 };
 use sandbar_wire::envd::{
     Channel, Code, ConnectRequest, EndEvent, ProcessConfig, ProcessEvent, ProcessSelector, Pty, RpcError,
     StartRequest, causes, decode_process_event,
 };
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::fault;
 use super::link::Link;
@@ -47,7 +48,7 @@ pub(super) struct Followed {
     messages: Messages,
     started: Timestamp,
     /// When its stream has to be over.
-    limit: Option<tokio::time::Instant>,
+    limit: Option<Instant>,
 }
 
 /// What a followed process says.
@@ -77,10 +78,21 @@ impl Link {
     ) -> Result<std::result::Result<Followed, RpcError>> {
         let request = request(&wish, operation)?;
         let started = crate::home::now();
-        let opened = self.open_stream(START, &request, wish.user, wish.timeout, operation).await?;
-        match opened {
-            Ok(messages) => self.follow(messages, started, wish.timeout, operation).await,
-            Err(error) => Ok(Err(error)),
+        let limit =
+            wish.timeout.and_then(|timeout| Instant::now().checked_add(timeout.saturating_add(GRACE)));
+        let starting = async {
+            match self.open_stream(START, &request, wish.user, wish.timeout, operation).await? {
+                Ok(messages) => self.follow(messages, started, limit, operation).await,
+                Err(error) => Ok(Err(error)),
+            }
+        };
+        // Nothing that comes before the start may take longer than the command itself. Whether it runs is not known then.
+        match wish.timeout {
+            None => starting.await,
+            Some(bound) => match timeout(bound, starting).await {
+                Ok(done) => done,
+                Err(_) => Err(timed_out(operation, wish.timeout).with_partial(PartialOutput::default())),
+            },
         }
     }
 
@@ -102,12 +114,10 @@ impl Link {
         &self,
         mut messages: Messages,
         started: Timestamp,
-        timeout: Option<Duration>,
+        limit: Option<Instant>,
         operation: &'static str,
     ) -> Result<std::result::Result<Followed, RpcError>> {
-        let limit = timeout
-            .and_then(|timeout| tokio::time::Instant::now().checked_add(timeout.saturating_add(GRACE)));
-        match messages.next().await {
+        match self.first_of(&mut messages, operation).await? {
             Next::Message(payload) => match decode_process_event(&payload) {
                 Ok(ProcessEvent::Start { pid }) => Ok(Ok(Followed { pid, messages, started, limit })),
                 Ok(_) => Err(fault::nonsense(operation, &"the first message is not the start")),
@@ -128,7 +138,9 @@ impl Link {
     ) -> std::result::Result<Said, Stopped> {
         loop {
             let next = match process.limit {
-                Some(limit) => match tokio::time::timeout_at(limit, process.messages.next()).await {
+                // What never stops talking would never be interrupted.
+                Some(limit) if Instant::now() >= limit => return Err(Stopped::TimedOutSilently),
+                Some(limit) => match timeout_at(limit, process.messages.next()).await {
                     Ok(next) => next,
                     Err(_) => return Err(Stopped::TimedOutSilently),
                 },
@@ -139,7 +151,7 @@ impl Link {
                     Ok(ProcessEvent::Data { channel, bytes }) => return Ok(Said::Data(channel, bytes)),
                     Ok(ProcessEvent::End(end)) => {
                         // The last message follows at once; with it the connection is free for the next command.
-                        let _ = tokio::time::timeout(CAUSE, process.messages.next()).await;
+                        let _ = timeout(CAUSE, process.messages.next()).await;
                         return self.end_of(&end, process.started).await;
                     }
                     Ok(ProcessEvent::Start { .. } | ProcessEvent::Keepalive | ProcessEvent::Unknown) => {}
@@ -180,7 +192,7 @@ impl Link {
                 Answer::Nobody => None,
             }
         };
-        let last = tokio::time::timeout(CAUSE, asked).await.ok().flatten()?;
+        let last = timeout(CAUSE, asked).await.ok().flatten()?;
         (last.at >= started).then_some(last.cause)
     }
 }

@@ -27,7 +27,7 @@ impl Watching for Shared {
         let opened = link.open_stream("/filesystem.Filesystem/WatchDir", &message, None, None, WATCH).await?;
         let mut messages = opened.map_err(|error| on(path, fault::rpc(WATCH, &error)))?;
         // The first message says that the watch is armed.
-        match messages.next().await {
+        match link.first_of(&mut messages, WATCH).await? {
             Next::Message(payload) => match serde_json::from_slice(&payload) {
                 Ok(WatchDirEvent::Start) => {}
                 Ok(_) => return Err(fault::nonsense(WATCH, &"the first message is not the start")),

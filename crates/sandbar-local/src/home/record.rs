@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use sandbar_core::{
@@ -45,6 +46,9 @@ pub(crate) struct Private {
     pub(crate) slot: Option<u32>,
     /// The first process inside, once it was started.
     pub(crate) agent: Option<AgentMark>,
+    /// The shim that wrote this; absent in records of earlier versions.
+    #[serde(default)]
+    pub(crate) shim: Option<AgentMark>,
     /// Whom it belongs to, if it does not outlive its maker.
     pub(crate) owner: Option<Owner>,
     /// The digest of the host's programs that it was made over.
@@ -54,7 +58,7 @@ pub(crate) struct Private {
     pub(crate) rest: Map<String, Value>,
 }
 
-/// Names the agent so that a later process with its number is not taken for it.
+/// Names a process, most often the agent, so that a later one with its number is not taken for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AgentMark {
     /// Its number on the host.
@@ -134,7 +138,14 @@ impl StoredRecord {
 
     /// Whether its time is over.
     pub(crate) fn is_expired(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= Timestamp::now())
+        self.is_expired_for(Duration::ZERO)
+    }
+
+    /// Whether its time has been over for that long.
+    pub(crate) fn is_expired_for(&self, grace: Duration) -> bool {
+        self.deadline.is_some_and(|deadline| {
+            deadline.checked_add(grace).is_ok_and(|latest| latest <= Timestamp::now())
+        })
     }
 }
 
@@ -179,6 +190,7 @@ mod tests {
                 ids: IdMode::Single,
                 slot: None,
                 agent: None,
+                shim: None,
                 owner: None,
                 fingerprint: "f".into(),
                 rest: Map::new(),

@@ -29,12 +29,17 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
         teardown::tear_down(&home, &folder, Some(record), &lock)?;
         return Err(gone(ADOPT, id.as_str()).with_hint(format!("it was destroyed: {why}")));
     }
+    let mut record = record;
     let pidfd = agent(&record).map_err(|cause| blind(&cause))?;
     let Some(pidfd) = pidfd else {
         return Err(not_running(ADOPT, id.as_str(), State::Stopped, record.reason.as_deref()));
     };
     check_agent(&folder)?;
     super::log::redirect(&folder);
+    record.private.shim = super::create::own_mark()?;
+    folder.write_record(&record).map_err(|cause| {
+        io_error(ADOPT, &format!("`{}/record.json`", home.folder_path(id).display()), cause)
+    })?;
     let cgroup = Cgroup::reopen(&Layout::observe(), id.as_str()).map_err(|cause| engine(ADOPT, cause))?;
     Ok(Some(Guard::of_adopted(Shared::new(home, folder, lock, record, cgroup, pidfd))))
 }
@@ -68,9 +73,10 @@ fn check_agent(folder: &Folder) -> Result<()> {
         )
         .with_hint("destroy the sandbox")
     };
-    match runtime.block_on(ctl::ask(folder, &ctl::Op::Listeners)) {
+    let answer = runtime.block_on(ctl::ask(folder, &ctl::Op::Listeners, None));
+    match answer {
         Ok(ctl::Outcome::Done(listeners)) => {
-            ctl::checked_listeners(&listeners).map_err(|cause| broken(format!("it gave {cause}")))
+            ctl::checked_listeners(listeners.as_slice()).map_err(|cause| broken(format!("it gave {cause}")))
         }
         Ok(ctl::Outcome::No(why)) => Err(broken(why)),
         Err(failure) => Err(broken(failure.to_string())),

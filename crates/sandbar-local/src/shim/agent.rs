@@ -9,7 +9,7 @@ use sandbar_engine::{Host, IdMode, SANDBOX_ROOT_CAPABILITIES};
 use serde::Serialize;
 
 use crate::error::{engine, io_error};
-use crate::home::Folder;
+use crate::home::{Folder, Home};
 use crate::template;
 
 /// Socket of the guest protocol, in the sandbox' folder.
@@ -19,6 +19,8 @@ pub(crate) const CTL_SOCKET: &str = "ctl.sock";
 /// How much later than the shim the agent acts on the deadline, in milliseconds: the shim destroys in good order, the agent is there for when
 /// the shim is not.
 pub(crate) const BACKSTOP_MS: i64 = 2000;
+/// Longest path in a socket's address, in bytes: the field has 108, with a zero at the end.
+const MAX_ADDRESS: usize = 107;
 /// Connections that wait to be accepted; a burst of parallel commands fits.
 const BACKLOG: i32 = 256;
 /// The form of the configuration that decision 0006 describes.
@@ -75,19 +77,27 @@ pub(super) fn config(
 }
 
 /// The two listeners that the agent gets: of the guest protocol and of the control protocol.
-pub(super) fn listeners(folder: &Folder) -> Result<(OwnedFd, OwnedFd)> {
+pub(super) fn listeners(home: &Home, folder: &Folder) -> Result<(OwnedFd, OwnedFd)> {
     let make = |name: &str, kind| {
-        listener(folder, name, kind).map_err(|cause| io_error("create", &format!("`{name}`"), cause))
+        listener(home, folder, name, kind).map_err(|cause| io_error("create", &format!("`{name}`"), cause))
     };
     Ok((make(AGENT_SOCKET, SocketType::STREAM)?, make(CTL_SOCKET, SocketType::SEQPACKET)?))
 }
 
-/// A listener in the sandbox' folder in place of what may be left of an earlier one.
-pub(super) fn listener(folder: &Folder, name: &str, kind: SocketType) -> rustix::io::Result<OwnedFd> {
+/// A listener in the sandbox' folder in place of what may be left of an earlier one. Its address is its real path where that is short enough, so
+/// that who looks for sockets in a folder (`/proc/net/unix` shows addresses as they were given) finds it.
+pub(super) fn listener(
+    home: &Home,
+    folder: &Folder,
+    name: &str,
+    kind: SocketType,
+) -> rustix::io::Result<OwnedFd> {
     folder.remove_file(name)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
-    bind(&socket, &SocketAddrUnix::new(folder.socket(name))?)?;
+    let path = home.folder_path(folder.id()).join(name);
+    let path = if path.as_os_str().len() <= MAX_ADDRESS { path } else { folder.socket(name) };
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }

@@ -66,7 +66,8 @@ impl Making<'_> {
     ) -> Result<(Launched, Option<Cgroup>, OwnedFd)> {
         super::log::redirect(self.folder);
         let (ids, slot) = self.ids(host, orders)?;
-        let record = new_record(self.folder.id(), orders, base, &ids, slot);
+        let shim = own_mark()?;
+        let record = new_record(self.folder.id(), orders, base, &ids, slot, shim);
         self.record = Some(record);
         self.save()?;
         self.claim_name(orders)?;
@@ -78,7 +79,7 @@ impl Making<'_> {
             .map_err(|cause| engine("create", cause))?;
         let (log_read, log_write) =
             pipe_with(PipeFlags::CLOEXEC).map_err(|cause| io_error("create", "a pipe", cause))?;
-        let (agent_listener, ctl_listener) = agent::listeners(self.folder)?;
+        let (agent_listener, ctl_listener) = agent::listeners(self.home, self.folder)?;
         let deadline = deadline(orders.lifetime_ms, now())?;
         let config = agent::config(self.folder.id(), &orders.env, deadline, &ids, host)?;
         let executable = own_file()?;
@@ -200,6 +201,7 @@ fn new_record(
     base: &Base,
     ids: &IdMode,
     slot: Option<u32>,
+    shim: Option<AgentMark>,
 ) -> StoredRecord {
     StoredRecord {
         version: SandboxRecord::VERSION,
@@ -223,6 +225,7 @@ fn new_record(
             ids: ids.clone(),
             slot,
             agent: None,
+            shim,
             owner: orders.owner.clone(),
             fingerprint: base.fingerprint.clone(),
             rest: Map::new(),
@@ -249,6 +252,11 @@ fn still_wanted(pipes: &Pipes) -> Result<()> {
         return Err(fail(ErrorKind::Conflict, "create", "the caller is gone"));
     }
     Ok(())
+}
+
+/// This process, for those who have to end it should it not do that itself.
+pub(super) fn own_mark() -> Result<Option<AgentMark>> {
+    AgentMark::of(rustix::process::getpid()).map_err(|cause| engine("create", cause))
 }
 
 /// The executable itself: it is the agent, too.

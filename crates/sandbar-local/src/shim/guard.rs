@@ -6,7 +6,6 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbar_core::{ErrorKind, Result, State};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -17,6 +16,7 @@ use super::shared::Shared;
 use super::{AGENT_SOCKET, create, limits, log, serve};
 use crate::error::{ErrorForm, engine, fail, io_error};
 use crate::home::now;
+use crate::inside::Unix;
 use crate::{ctl, descriptor, teardown, wait};
 
 /// How long a new agent may take to answer. It takes milliseconds; a machine that swaps may take longer.
@@ -73,7 +73,12 @@ impl Guard {
     pub(super) fn run(self, mut pipes: Pipes) -> Result<()> {
         let built = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         match built {
-            Ok(runtime) => runtime.block_on(self.guard(&mut pipes)),
+            Ok(runtime) => {
+                let done = runtime.block_on(self.guard(&mut pipes));
+                // A count that is still going on is no reason to stay.
+                runtime.shutdown_background();
+                done
+            }
             Err(cause) => {
                 let error = io_error("create", "the shim's runtime", cause);
                 Err(self.give_up(error, &mut pipes))
@@ -145,7 +150,7 @@ impl Guard {
                 }
             }
         }
-        let listener = serve::listen(&shared.folder)?;
+        let listener = serve::listen(&shared.home, &shared.folder)?;
         tasks.spawn(serve::serve(Arc::clone(shared), listener));
         tasks.spawn(limits::watch(Arc::clone(shared)));
         Ok(Begun { agent, owner })
@@ -200,7 +205,7 @@ async fn await_ready(shared: &Shared, agent: &AsyncFd<OwnedFd>, owner: &Receiver
 
 /// Asks the agent whether it is ready. It answers as soon as it accepts, so there is nothing to repeat.
 async fn health(shared: &Shared) -> std::io::Result<()> {
-    let mut stream = UnixStream::connect(shared.folder.socket(AGENT_SOCKET)).await?;
+    let mut stream = Unix::connect(&shared.folder.socket(AGENT_SOCKET)).await?;
     stream.write_all(b"GET /health HTTP/1.1\r\nHost: sandbar\r\nConnection: close\r\n\r\n").await?;
     let mut answer = Vec::new();
     (&mut stream).take(1024).read_to_end(&mut answer).await?;
@@ -309,7 +314,7 @@ fn reap(shared: &Shared) -> Option<String> {
 pub(super) async fn tell_deadline(shared: &Shared, deadline: Option<jiff::Timestamp>) -> std::io::Result<()> {
     let unix_ms =
         deadline.map(|deadline| deadline.as_millisecond().saturating_add(super::agent::BACKSTOP_MS));
-    match ctl::ask(&shared.folder, &ctl::Op::Deadline { unix_ms }).await {
+    match ctl::ask(&shared.folder, &ctl::Op::Deadline { unix_ms }, None).await {
         Ok(ctl::Outcome::Done(_)) => Ok(()),
         Ok(ctl::Outcome::No(why)) => Err(std::io::Error::other(why)),
         Err(failure) => Err(std::io::Error::other(failure.to_string())),

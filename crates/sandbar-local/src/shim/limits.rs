@@ -7,14 +7,19 @@ use sandbar_core::{KillCause, LastKill, LimitState};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::disk::DiskWatch;
+use super::memory::MemoryWatch;
+use super::processes::{self, Tree};
 use super::protocol::cause_name;
 use super::shared::{Shared, hold};
-use super::usage;
 use crate::ctl;
+use crate::home::AgentMark;
+use crate::wait::until_async;
 
 /// Between two looks at what is watched. Once a second costs an idle sandbox nothing that can be measured, and a runaway writes no more than a
 /// disk takes in a second.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long killed processes may take to be gone: the kernel is quick, unless they wait for a disk or free much memory.
+const ENDED: Duration = Duration::from_secs(5);
 
 /// What is counted of limits, in memory; the record has it too, where it could be written.
 #[derive(Debug, Default)]
@@ -39,18 +44,19 @@ impl Counters {
 
 /// Looks at the limits from time to time, as long as the shim lives.
 pub(super) async fn watch(shared: Arc<Shared>) {
-    let mut disk = DiskWatch::default();
+    let (mut disk, mut memory) = (DiskWatch::default(), MemoryWatch::default());
     let mut clock = interval(LOOK);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         clock.tick().await;
         note(&shared);
-        watch_memory_and_pids(&shared).await;
-        let limit = shared.look(|record| watched(record.limits.get("disk")));
-        if let Some(limit) = limit
-            && let Some(used) = disk.exceeded(&shared, limit).await
+        watch_memory_and_pids(&shared, &mut memory).await;
+        let Some(limit) = shared.look(|record| watched(record.limits.get("disk"))) else { continue };
+        let busy = processes::any_but_agent(&shared);
+        // Where nothing runs there is nobody to end; what is there stays there.
+        if let Some(detail) = disk.exceeded(&shared, limit, busy).await
+            && processes::any_but_agent(&shared)
         {
-            let detail = format!("{used} bytes of disk space are above the limit of {limit}");
             kill_all(&shared, KillCause::Disk, "disk", detail).await;
         }
     }
@@ -88,15 +94,17 @@ fn hit(shared: &Shared, limit: &str, count: u64) {
 }
 
 /// Keeps memory and process limits where the kernel does not.
-async fn watch_memory_and_pids(shared: &Shared) {
+async fn watch_memory_and_pids(shared: &Arc<Shared>, watch: &mut MemoryWatch) {
     let (memory, pids) =
         shared.look(|record| (watched(record.limits.get("memory")), watched(record.limits.get("pids"))));
     if memory.is_none() && pids.is_none() {
         return;
     }
-    let Some(tree) = usage::of_tree(shared) else { return };
-    if let Some(limit) = memory.filter(|limit| tree.memory_bytes > *limit) {
-        let detail = format!("{} bytes of memory are above the limit of {limit}", tree.memory_bytes);
+    let Some(tree) = Tree::look(shared) else { return };
+    if let Some(limit) = memory
+        && let Some(detail) = watch.exceeded(shared, limit, &tree).await
+        && tree.is_busy()
+    {
         kill_all(shared, KillCause::Oom, "memory", detail).await;
     } else if let Some(limit) = pids.filter(|limit| tree.threads > *limit) {
         let detail = format!("{} processes and threads are above the limit of {limit}", tree.threads);
@@ -108,15 +116,34 @@ fn watched(limit: Option<&sandbar_core::Limit>) -> Option<u64> {
     limit.filter(|limit| limit.state == LimitState::Watched).and_then(|limit| limit.value)
 }
 
-/// Ends every process of the sandbox but its agent. Where the agent does not do that, the agent ends, and everything with it.
+/// Ends every process of the sandbox but its agent. Where the agent does not do that, or only says so, the agent ends, and everything with it.
 async fn kill_all(shared: &Shared, cause: KillCause, limit: &str, detail: String) {
     shared.note_kill(cause, detail);
     let count = hold(&shared.counters).kills.get(cause_name(cause)).copied().unwrap_or(0);
     hit(shared, limit, count);
+    let victims: Vec<_> = processes::all(shared)
+        .into_iter()
+        .skip(1)
+        .filter_map(|pid| AgentMark::of(pid).ok().flatten())
+        .collect();
     let signal = Signal::KILL.as_raw();
-    if !matches!(ctl::ask(&shared.folder, &ctl::Op::KillAll { signal }).await, Ok(ctl::Outcome::Done(_))) {
+    let told = ctl::ask(&shared.folder, &ctl::Op::KillAll { signal }, None).await;
+    let ended = matches!(told, Ok(ctl::Outcome::Done(_)))
+        && until_async(ENDED, || Ok::<_, sandbar_engine::Error>(!any_lives(&victims)?))
+            .await
+            .unwrap_or(false);
+    if !ended {
         let _ = rustix::process::pidfd_send_signal(&shared.pidfd, Signal::KILL);
     }
+}
+
+fn any_lives(processes: &[AgentMark]) -> Result<bool, sandbar_engine::Error> {
+    for process in processes {
+        if process.lives()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

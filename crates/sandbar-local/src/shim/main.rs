@@ -1,4 +1,5 @@
 use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbar_core::Result;
 
 use super::guard::Guard;
@@ -8,6 +9,9 @@ use super::{adopt, create};
 use crate::error::{ErrorForm, fail};
 use crate::home::Home;
 
+/// Descriptors that a shim can have use for: both ends of all connections, listeners, and answers full of descriptors, with room to spare.
+const DESCRIPTORS: u64 = 8192;
+
 /// `main` of the shim, for an executable that was started under the name `sandbar-shim`. Reads its orders from standard input, reports on
 /// standard output, and ends with the sandbox.
 pub fn shim_main() -> ! {
@@ -15,6 +19,7 @@ pub fn shim_main() -> ! {
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    allow_descriptors();
     let code = match Pipes::take() {
         Ok(pipes) => run(pipes),
         Err(cause) => {
@@ -23,6 +28,15 @@ pub fn shim_main() -> ! {
         }
     };
     std::process::exit(code)
+}
+
+/// Raises the limit on open descriptors as far as it is of use. Without that there is room for fewer connections.
+fn allow_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
+    if current.is_some_and(|current| current < wanted) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
 }
 
 fn run(mut pipes: Pipes) -> i32 {

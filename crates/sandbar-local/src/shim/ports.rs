@@ -3,17 +3,24 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use sandbar_core::{ErrorKind, PortMapping, Result};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 
 use super::shared::{Shared, hold};
 use crate::ctl;
 use crate::error::{fail, io_error};
+use crate::inside::{MAX_DESCRIPTORS, Tcp};
 
 /// Connections into a sandbox at once, over all its ports: a browser takes six to a server, a load test some hundred.
 const CONNECTIONS: usize = 512;
+/// Questions to the agent at once, at most: each answer may carry as many descriptors as a message can.
+const ASKING: usize = 8;
+/// How long a question may wait for its turn.
+const TURN: Duration = Duration::from_secs(10);
 /// Ports that can be published; each costs a listener on the host.
 const MAX_PORTS: usize = 256;
 
@@ -22,6 +29,7 @@ const MAX_PORTS: usize = 256;
 pub(super) struct Ports {
     published: Mutex<BTreeMap<u16, Published>>,
     permits: Arc<Semaphore>,
+    asking: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -42,16 +50,27 @@ impl Drop for Serving {
 
 /// What came of dialling.
 pub(super) enum Dialled {
-    /// A connection, and its place among those that there may be.
-    Connection(TcpStream, OwnedSemaphorePermit),
+    /// A connection.
+    Connection(Tcp),
     /// Nothing listens there.
     Refused,
 }
 
 impl Default for Ports {
     fn default() -> Self {
-        Self { published: Mutex::default(), permits: Arc::new(Semaphore::new(CONNECTIONS)) }
+        Self {
+            published: Mutex::default(),
+            permits: Arc::new(Semaphore::new(CONNECTIONS)),
+            asking: Arc::new(Semaphore::new(questions(getrlimit(Resource::Nofile).current))),
+        }
     }
+}
+
+/// How many answers full of descriptors fit in a quarter of what this process may open; what does not fit is closed by the kernel at once, and in
+/// this process' time.
+fn questions(descriptors: Option<u64>) -> usize {
+    let descriptors = usize::try_from(descriptors.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    (descriptors / 4 / MAX_DESCRIPTORS).clamp(1, ASKING)
 }
 
 impl Ports {
@@ -105,14 +124,14 @@ pub(super) async fn dial(shared: &Shared, port: u16) -> Result<Dialled> {
         return Err(fail(ErrorKind::LimitExceeded, "dial", message));
     };
     let broken = |why: String| fail(ErrorKind::Unavailable, "dial", format!("port {port}: {why}"));
-    match ctl::ask(&shared.folder, &ctl::Op::Dial { port }).await {
-        Ok(ctl::Outcome::Done(descriptors)) => {
-            let stream = ctl::checked_connection(descriptors).and_then(TcpStream::from_std);
-            let stream = stream.map_err(|cause| broken(format!("the agent gave {cause}")))?;
-            // Small answers shall not wait for more.
-            let _ = stream.set_nodelay(true);
-            Ok(Dialled::Connection(stream, permit))
-        }
+    let asking = Arc::clone(&shared.ports.asking);
+    let Ok(Ok(place)) = timeout(TURN, asking.acquire_owned()).await else {
+        return Err(broken(format!("the agent keeps earlier calls waiting for {} s", TURN.as_secs())));
+    };
+    match ctl::ask(&shared.folder, &ctl::Op::Dial { port }, Some(place)).await {
+        Ok(ctl::Outcome::Done(received)) => Tcp::checked(received, permit)
+            .map(Dialled::Connection)
+            .map_err(|cause| broken(format!("the agent gave {cause}"))),
         Ok(ctl::Outcome::No(why)) if why == "refused" => Ok(Dialled::Refused),
         Ok(ctl::Outcome::No(why)) => Err(broken(why)),
         Err(failure) => Err(broken(failure.to_string())),
@@ -127,7 +146,7 @@ async fn serve(shared: std::sync::Weak<Shared>, listener: TcpListener, port: u16
             Ok((mut outside, _)) => {
                 let Some(shared) = shared.upgrade() else { return };
                 connections.spawn(async move {
-                    if let Ok(Dialled::Connection(mut inside, _permit)) = dial(&shared, port).await {
+                    if let Ok(Dialled::Connection(mut inside)) = dial(&shared, port).await {
                         let _ = outside.set_nodelay(true);
                         // Either side may end its half alone; an error ends both.
                         let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;

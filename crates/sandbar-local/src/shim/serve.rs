@@ -17,7 +17,7 @@ use super::protocol::{MAX_LINE, Op, Reply, VERSION};
 use super::shared::Shared;
 use super::{SHIM_SOCKET, agent, guard, ports, usage};
 use crate::error::{ErrorForm, fail, io_error};
-use crate::home::Folder;
+use crate::home::{Folder, Home};
 
 /// Connections served at once; more wait in the listener's queue.
 const CONNECTIONS: usize = 128;
@@ -25,8 +25,8 @@ const CONNECTIONS: usize = 128;
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The listener of `shim.sock`, in place of one that an earlier shim left.
-pub(super) fn listen(folder: &Folder) -> Result<UnixListener> {
-    agent::listener(folder, SHIM_SOCKET, SocketType::STREAM)
+pub(super) fn listen(home: &Home, folder: &Folder) -> Result<UnixListener> {
+    agent::listener(home, folder, SHIM_SOCKET, SocketType::STREAM)
         .map_err(std::io::Error::from)
         .and_then(|socket| UnixListener::from_std(socket.into()))
         .map_err(|cause| io_error("create", &format!("`{SHIM_SOCKET}`"), cause))
@@ -159,7 +159,7 @@ async fn set_deadline(
 /// Makes the rest of a connection one to a port inside.
 async fn tunnel(shared: &Arc<Shared>, mut stream: BufStream<UnixStream>, port: u16) -> std::io::Result<()> {
     match ports::dial(shared, port).await {
-        Ok(Dialled::Connection(mut inside, _permit)) => {
+        Ok(Dialled::Connection(mut inside)) => {
             send(&mut stream, &Reply::Dialled).await?;
             tokio::io::copy_bidirectional(&mut stream, &mut inside).await?;
             Ok(())

@@ -1,21 +1,37 @@
-use rustix::process::Pid;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
 
+use sandbar_core::ErrorKind;
+use sandbar_engine::usage::Request;
+
+use super::limits;
+use super::processes::{self, Tree};
 use super::protocol::Usage;
 use super::shared::{Shared, hold};
-use super::{disk, limits};
+use crate::error::{engine, fail};
 
-/// Processes of one sandbox that are looked at: more is a fork bomb, and above any limit that is watched.
-const MAX_PROCESSES: usize = 100_000;
+/// How long one count of what was written may take: some millions of files that are in the machine's memory, as those that were just written are.
+pub(super) const DISK_BOUND: Duration = Duration::from_secs(15);
+/// How long one count of memory that is not mapped may take: hundreds of thousands of open files.
+pub(super) const MEMORY_BOUND: Duration = Duration::from_secs(3);
 
 /// What the sandbox uses now.
-pub(super) async fn measure(shared: &std::sync::Arc<Shared>) -> Usage {
+pub(super) async fn measure(shared: &Arc<Shared>) -> Usage {
     limits::note(shared);
     let stats = shared.cgroup.as_ref().map(sandbar_engine::Cgroup::stats).unwrap_or_default();
-    let tree = if stats.memory_bytes.is_none() || stats.pids.is_none() { of_tree(shared) } else { None };
-    let disk_bytes = disk::measure(shared).await;
+    let tree = if stats.memory_bytes.is_none() || stats.pids.is_none() { Tree::look(shared) } else { None };
+    let memory_bytes = match (&stats.memory_bytes, &tree) {
+        (None, Some(tree)) => {
+            let held = count(shared, What::Memory).await.map_or(0, |usage| usage.memory_bytes);
+            Some(processes::exact(tree, held).await)
+        }
+        (counted, _) => *counted,
+    };
+    let disk_bytes = count(shared, What::Disk).await.ok().map(|usage| usage.disk_bytes);
     let counters = hold(&shared.counters);
     Usage {
-        memory_bytes: stats.memory_bytes.or(tree.as_ref().map(|tree| tree.memory_bytes)),
+        memory_bytes,
         memory_peak_bytes: stats.memory_peak_bytes,
         cpu_usec: stats.cpu_usec,
         processes: stats.pids.or(tree.as_ref().map(|tree| tree.threads)),
@@ -25,51 +41,72 @@ pub(super) async fn measure(shared: &std::sync::Arc<Shared>) -> Usage {
     }
 }
 
-/// What a tree of processes uses.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct TreeUsage {
-    /// Resident memory, pages that several share counted in each: an upper bound.
-    pub(super) memory_bytes: u64,
-    /// Processes and threads.
-    pub(super) threads: u64,
+/// What to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// What it wrote.
+    Disk,
+    /// What it holds in memory without having it mapped.
+    Memory,
 }
 
-/// What the sandbox' processes use, by looking at each; `None` if the agent is gone. All of them descend from the agent: what loses its parent
-/// becomes the child of another below it.
-pub(super) fn of_tree(shared: &Shared) -> Option<TreeUsage> {
-    let agent = shared.look(|record| record.private.agent.as_ref().and_then(crate::home::AgentMark::pid))?;
-    walk(agent)
-}
-
-fn walk(root: Pid) -> Option<TreeUsage> {
-    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    let mut usage = TreeUsage::default();
-    let mut pending = vec![root.as_raw_nonzero().get()];
-    let mut seen = 0;
-    while let Some(pid) = pending.pop() {
-        seen += 1;
-        if seen > MAX_PROCESSES {
-            break;
-        }
-        // One that ended since is passed over.
-        let Ok(statm) = std::fs::read_to_string(format!("/proc/{pid}/statm")) else {
-            if pid == root.as_raw_nonzero().get() {
-                return None;
-            }
-            continue;
+/// Counts; an error says why there is no count.
+pub(super) async fn count(
+    shared: &Arc<Shared>,
+    what: What,
+) -> sandbar_core::Result<sandbar_engine::usage::Usage> {
+    let shared = Arc::clone(shared);
+    let counted = tokio::task::spawn_blocking(move || {
+        let layers = match what {
+            What::Memory => None,
+            What::Disk => match shared.folder.open_dir(sandbar_engine::LAYERS_FOLDER) {
+                Ok(layers) => Some(layers),
+                Err(cause) => {
+                    return Err(crate::error::io_error("count", "the writable layers", cause));
+                }
+            },
         };
-        let resident: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
-        usage.memory_bytes += resident * page;
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        for task in tasks.filter_map(Result::ok) {
-            usage.threads += 1;
-            if let Ok(children) = std::fs::read_to_string(task.path().join("children")) {
-                pending
-                    .extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<i32>().ok()));
-            }
-        }
+        let ids = shared.look(|record| record.private.ids.clone());
+        let request = Request {
+            ids: &ids,
+            agent: shared.pidfd.as_fd(),
+            processes: &processes::all(&shared),
+            layers: layers.as_ref().map(AsFd::as_fd),
+            memory: what == What::Memory,
+            bound: if what == What::Disk { DISK_BOUND } else { MEMORY_BOUND },
+        };
+        sandbar_engine::usage::measure(&request).map_err(|cause| engine("count", cause))
+    });
+    counted.await.unwrap_or_else(|_| Err(fail(ErrorKind::Unexpected, "count", "the count was given up")))
+}
+
+/// Counts that did not come off, one after the other. One may be bad luck; a sandbox that can't be counted at all must not get away with it.
+#[derive(Debug, Default)]
+pub(super) struct Failures(u32);
+
+/// Failures that are one too many.
+const FAILURES: u32 = 3;
+
+impl Failures {
+    /// Whether the last count failed.
+    pub(super) fn any(&self) -> bool {
+        self.0 > 0
     }
-    Some(usage)
+
+    /// A count came off.
+    pub(super) fn forget(&mut self) {
+        self.0 = 0;
+    }
+
+    /// Another failure; `true` means that it was one too many, and the numbering begins again.
+    pub(super) fn add(&mut self) -> bool {
+        self.0 += 1;
+        let many = self.0 >= FAILURES;
+        if many {
+            self.0 = 0;
+        }
+        many
+    }
 }
 
 #[cfg(test)]
@@ -77,16 +114,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_counted_whole() {
-        let mut child = std::process::Command::new("sh").args(["-c", "sleep 30 & sleep 30"]).spawn().unwrap();
-        let pid = Pid::from_child(&child);
-        let whole = crate::wait::until(std::time::Duration::from_secs(5), || {
-            Ok::<_, ()>(walk(pid).is_some_and(|usage| usage.threads == 3 && usage.memory_bytes > 100_000))
-        });
-        let _ = std::process::Command::new("pkill").args(["-P", &child.id().to_string()]).status();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(whole, Ok(true));
-        assert_eq!(walk(pid), None, "it is gone");
+    fn failures_in_a_row_are_too_many_at_last() {
+        let mut failures = Failures::default();
+        assert!(!failures.add() && !failures.add());
+        failures.forget();
+        assert!(!failures.add() && failures.any() && !failures.add() && failures.add());
+        assert!(!failures.any());
     }
 }

@@ -1,0 +1,114 @@
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, ReturnFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send,
+    socket_with, sockopt,
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::message::{Failure, Op, Outcome, packet, read};
+use crate::home::Folder;
+use crate::inside::{Packets, receive};
+
+/// Longest packet, in bytes (decision 0006).
+const MAX_PACKET: usize = 64 << 10;
+/// How long an answer may take. `dial` waits for a connection on loopback, which is made at once or not at all.
+const BOUND: Duration = Duration::from_secs(5);
+
+/// Asks the agent of the sandbox in `folder`. What comes with the answer keeps `place` until it is closed or taken.
+pub(crate) async fn ask(
+    folder: &Folder,
+    op: &Op,
+    place: Option<OwnedSemaphorePermit>,
+) -> Result<Outcome, Failure> {
+    match tokio::time::timeout(BOUND, exchange(folder, op, place)).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            Err(Failure::Other(std::io::Error::other(format!("no answer within {} s", BOUND.as_secs()))))
+        }
+    }
+}
+
+/// Tells the agent to end everything, without a runtime and without waiting for an answer. `false` means that nobody listens.
+pub(crate) fn tell_shutdown(folder: &Folder) -> bool {
+    match dial(folder) {
+        Ok(socket) => {
+            let _ = send(&socket, &packet(&Op::Shutdown), SendFlags::NOSIGNAL);
+            drop(Packets::new(socket));
+            true
+        }
+        // A full backlog is somebody, too.
+        Err(Errno::AGAIN) => true,
+        Err(_) => false,
+    }
+}
+
+async fn exchange(folder: &Folder, op: &Op, place: Option<OwnedSemaphorePermit>) -> Result<Outcome, Failure> {
+    let conversation = loop {
+        match dial(folder) {
+            Ok(socket) => break Packets::new(socket),
+            // The queue of connections is full: the agent is busy. The caller's bound ends this.
+            Err(Errno::AGAIN) => tokio::time::sleep(Duration::from_millis(1)).await,
+            Err(cause) => return Err(cause.into()),
+        }
+    };
+    // Declared later, and so closed earlier: the last to be closed is the one that is closed aside.
+    let socket = conversation.watch().map_err(Failure::Other)?;
+    send(socket.get_ref(), &packet(op), SendFlags::NOSIGNAL)?;
+    let mut bytes = vec![0; MAX_PACKET];
+    loop {
+        let mut ready = socket.readable().await.map_err(Failure::Other)?;
+        match receive(socket.get_ref(), &mut bytes) {
+            Err(Errno::AGAIN) => ready.clear_ready(),
+            Err(cause) => return Err(cause.into()),
+            Ok((0, _, _)) => return Err(Failure::Gone),
+            Ok((got, flags, received)) => {
+                let received = received.holding(place);
+                if flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+                    return Err(Errno::MSGSIZE.into());
+                }
+                return read(op, &bytes[..got], received);
+            }
+        }
+    }
+}
+
+fn dial(folder: &Folder) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(folder.socket(crate::shim::CTL_SOCKET))?)?;
+    Ok(socket)
+}
+
+/// Checks that what came from inside are Unix listeners: of the guest protocol and of the control protocol.
+pub(crate) fn checked_listeners(descriptors: &[OwnedFd]) -> std::io::Result<()> {
+    let [agent, ctl] = descriptors else {
+        return Err(std::io::Error::other(format!("{} listeners instead of two", descriptors.len())));
+    };
+    for (socket, kind) in [(agent, SocketType::STREAM), (ctl, SocketType::SEQPACKET)] {
+        let fine = sockopt::socket_domain(socket)? == AddressFamily::UNIX
+            && sockopt::socket_type(socket)? == kind
+            && sockopt::socket_acceptconn(socket)?;
+        if !fine {
+            return Err(std::io::Error::other("a descriptor that is not the listener asked for"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_two_listeners_pass() {
+        let scratch = tempfile::tempdir().unwrap();
+        let stream: OwnedFd =
+            std::os::unix::net::UnixListener::bind(scratch.path().join("a")).unwrap().into();
+        let tcp: OwnedFd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+        assert!(checked_listeners(&[stream, tcp]).is_err());
+        assert!(checked_listeners(&[]).is_err());
+    }
+}
