@@ -9,8 +9,9 @@ use crate::failure::Result;
 
 /// Descriptors that this process may need at once for itself: the event loop, signals, the data folder, a connection and the files of a copy.
 const OWN_DESCRIPTORS: usize = 24;
-/// Least limit on open files with which a sandbox comes up (observed: 80), since the limit is handed down to what guards it.
-const CREATION_DESCRIPTORS: u64 = 96;
+/// Least limit on open files with which a sandbox is made: what the engine's launch asks for, and the limit is handed down to the process that
+/// launches. Linux' own default is 1024.
+const CREATION_DESCRIPTORS: u64 = 128;
 /// Least limit on file sizes in bytes with which a sandbox comes up: its record and its logs have to fit. Handed down as well.
 const CREATION_FILE_SIZE: u64 = 64 << 10;
 
