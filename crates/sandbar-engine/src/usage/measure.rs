@@ -222,4 +222,28 @@ mod tests {
         let grown = count(dir.path(), &me, true).unwrap().memory_bytes - before;
         assert!((1 << 20..2 << 20).contains(&grown), "{grown}");
     }
+    #[test]
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe for what it may do to memory, and this asks for descriptors alone"
+    )]
+    fn a_thread_with_a_table_of_its_own_hides_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let me = [getpid()];
+        let before = count(dir.path(), &me, true).unwrap().memory_bytes;
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (over, is_over) = std::sync::mpsc::channel::<()>();
+        let hiding = std::thread::spawn(move || {
+            rustix::thread::unshare(rustix::thread::UnshareFlags::FILES).unwrap();
+            let file = rustix::fs::memfd_create(c"hidden", MemfdFlags::CLOEXEC).unwrap();
+            rustix::io::write(&file, &vec![1; 2 << 20]).unwrap();
+            ready.send(()).unwrap();
+            let _ = is_over.recv();
+        });
+        is_ready.recv().unwrap();
+        let grown = count(dir.path(), &me, true).unwrap().memory_bytes - before;
+        drop(over);
+        hiding.join().unwrap();
+        assert!((2 << 20..4 << 20).contains(&grown), "{grown}");
+    }
 }

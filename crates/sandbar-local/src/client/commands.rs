@@ -3,7 +3,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use sandbar_core::{
-    Command, Commands, Error, ErrorKind, ExitStatus, Output, PartialOutput, Result, RunOptions, Signal, Stdin,
+    Command, Commands, Error, ErrorKind, ExitStatus, Output, PartialOutput, Result, RunOptions, Stdin,
 };
 use sandbar_wire::envd::{Channel, RpcError, reason};
 
@@ -71,7 +71,7 @@ impl Commands for Link {
             }),
             Err(Stopped::TimedOut) => Err(timed_out(RUN, timeout).with_partial(kept.partial(Some(true)))),
             Err(Stopped::TimedOutSilently) => {
-                let ended = Control::pipes(self, pid).signal_process(Signal::KILL).await.ok().map(|_| true);
+                let ended = Control::pipes(self, pid).end_at_last().await;
                 Err(timed_out(RUN, timeout).with_partial(kept.partial(ended)))
             }
             Err(Stopped::Failed(error)) => {

@@ -24,6 +24,8 @@ const WRITE: &str = "write";
 const SMALL: usize = 64 << 10;
 /// Bytes of streamed input in one message: a few pipes full, and a number that encodes without a remainder.
 const PIECE: usize = 192 << 10;
+/// How long killing a process may take whose time was over long ago, since its agent seems not to be itself.
+const AT_LAST: Duration = Duration::from_secs(3);
 /// How long a process may leave its input unread: as long as it likes, for as long as a sandbox may be thought to live.
 const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -115,6 +117,12 @@ impl<'a> Control<'a> {
             Ok(Empty {}) => Ok(()),
             Err(error) => Err(refused(RESIZE, &error)),
         }
+    }
+
+    /// Kills what outlasted its timeout; `None` means that nobody knows whether that worked.
+    pub(super) async fn end_at_last(&self) -> Option<bool> {
+        let killed = tokio::time::timeout(AT_LAST, self.signal_process(Signal::KILL)).await;
+        killed.ok()?.ok().map(|_| true)
     }
 
     /// Signals the process and its tree; `false` means that there is none.

@@ -12,7 +12,7 @@ use super::pool::Failure;
 use crate::ask::{ANSWER, misplaced};
 use crate::error::{fail, gone, not_running};
 use crate::home::now;
-use crate::inside::Unix;
+use crate::inside::{Late, Unix};
 use crate::shim::AGENT_SOCKET;
 use crate::shim::protocol::{Op, Reply};
 
@@ -28,7 +28,7 @@ impl Guest for Link {
     async fn connect(&self) -> Result<GuestStream> {
         const CONNECT: &str = "connect";
         let folder = self.live(CONNECT).await?;
-        match Unix::connect(&folder.socket(AGENT_SOCKET)).await {
+        match Unix::connect(&folder.socket(AGENT_SOCKET), Late::Refused).await {
             Ok(stream) => Ok(GuestStream::new(Adapter(stream))),
             Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => {
                 Err(self.lost(CONNECT, Failure::Gone).await)

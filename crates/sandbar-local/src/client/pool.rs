@@ -6,7 +6,7 @@ use hyper_util::rt::TokioIo;
 
 use super::body::{RequestBody, ResponseBody};
 use crate::home::Folder;
-use crate::inside::Unix;
+use crate::inside::{Late, Unix};
 use crate::shim::AGENT_SOCKET;
 
 /// Connections kept for the next request; more are closed. Few commands run in parallel, and a connection is made in microseconds.
@@ -101,7 +101,9 @@ impl Pool {
     async fn connect(&self, folder: &Folder) -> Result<Lease, Failure> {
         use std::io::ErrorKind::{ConnectionRefused, NotFound};
         let stream =
-            Unix::connect(&folder.socket(AGENT_SOCKET)).await.map_err(|cause| match cause.kind() {
+            Unix::connect(&folder.socket(AGENT_SOCKET), Late::Dropped).await.map_err(|cause| match cause
+                .kind()
+            {
                 ConnectionRefused | NotFound => Failure::Gone,
                 _ => Failure::Connect(cause),
             })?;

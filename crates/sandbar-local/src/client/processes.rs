@@ -110,8 +110,7 @@ fn events(link: Arc<Link>, process: Followed, timeout: Option<std::time::Duratio
                 Some((Err(timed_out(SPAWN, timeout).with_partial(partial)), None))
             }
             Err(Stopped::TimedOutSilently) => {
-                let ended =
-                    Control::pipes(&link, process.pid).signal_process(Signal::KILL).await.ok().map(|_| true);
+                let ended = Control::pipes(&link, process.pid).end_at_last().await;
                 let partial = PartialOutput { ended, ..PartialOutput::default() };
                 Some((Err(timed_out(SPAWN, timeout).with_partial(partial)), None))
             }

@@ -14,4 +14,4 @@ mod unix;
 pub(crate) use packets::Packets;
 pub(crate) use received::{MAX_DESCRIPTORS, Received, receive};
 pub(crate) use tcp::Tcp;
-pub(crate) use unix::Unix;
+pub(crate) use unix::{Late, Unix};

@@ -15,25 +15,38 @@ use crate::descriptor;
 /// A connection to the agent. The protocol passes no descriptors on it, so one that comes ends it; and one that nobody read is not left in the
 /// queue, where it would be closed by the closer.
 #[derive(Debug)]
-pub(crate) struct Unix(AsyncFd<OwnedFd>);
+pub(crate) struct Unix {
+    socket: AsyncFd<OwnedFd>,
+    late: Late,
+}
+
+/// What becomes of bytes that the other side does not take any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// They are an error.
+    Refused,
+    /// They are dropped: an agent that refuses a request before it has all of it says so in its answer, and that has to be read first. Where there
+    /// is no answer, the end of the connection is the error.
+    Dropped,
+}
 
 impl Unix {
     /// Connects to a socket in a sandbox' folder.
-    pub(crate) async fn connect(path: &Path) -> io::Result<Self> {
+    pub(crate) async fn connect(path: &Path, late: Late) -> io::Result<Self> {
         let stream = tokio::net::UnixStream::connect(path).await?;
-        descriptor::watch(stream.into_std()?.into()).map(Self)
+        Ok(Self { socket: descriptor::watch(stream.into_std()?.into())?, late })
     }
 }
 
 impl Drop for Unix {
     fn drop(&mut self) {
         // After this nothing more can come in; so the loop ends with what there is.
-        if rustix::net::shutdown(self.0.get_ref(), Shutdown::Both).is_err() {
+        if rustix::net::shutdown(self.socket.get_ref(), Shutdown::Both).is_err() {
             return;
         }
         let mut bytes = [0; 4096];
         loop {
-            match receive(self.0.get_ref(), &mut bytes) {
+            match receive(self.socket.get_ref(), &mut bytes) {
                 // A stream has no empty messages, so this is its end.
                 Ok((0, _, _)) => return,
                 Ok(_) | Err(Errno::INTR) => {}
@@ -45,7 +58,7 @@ impl Drop for Unix {
 
 impl AsyncRead for Unix {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let socket = &self.0;
+        let socket = &self.socket;
         loop {
             let mut ready = ready!(socket.poll_read_ready(cx))?;
             match receive(socket.get_ref(), buf.initialize_unfilled()) {
@@ -67,11 +80,14 @@ impl AsyncRead for Unix {
 impl AsyncWrite for Unix {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         use rustix::net::{SendFlags, send};
-        let socket = &self.0;
+        let socket = &self.socket;
         loop {
             let mut ready = ready!(socket.poll_write_ready(cx))?;
             match send(socket.get_ref(), buf, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(sent) => return Poll::Ready(Ok(sent)),
+                Err(Errno::PIPE | Errno::CONNRESET) if self.late == Late::Dropped => {
+                    return Poll::Ready(Ok(buf.len()));
+                }
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
                 Err(cause) => return Poll::Ready(Err(cause.into())),
@@ -84,7 +100,7 @@ impl AsyncWrite for Unix {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match rustix::net::shutdown(self.0.get_ref(), Shutdown::Write) {
+        match rustix::net::shutdown(self.socket.get_ref(), Shutdown::Write) {
             Ok(()) | Err(Errno::NOTCONN) => Poll::Ready(Ok(())),
             Err(cause) => Poll::Ready(Err(cause.into())),
         }
@@ -107,7 +123,7 @@ mod tests {
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let begun = Instant::now();
         for reads in [true, false] {
-            let mut stream = Unix::connect(&path).await.unwrap();
+            let mut stream = Unix::connect(&path, Late::Refused).await.unwrap();
             let (agent, _) = listener.accept().unwrap();
             let (near, far): (Vec<_>, Vec<_>) = lingering(2).into_iter().unzip();
             give(&agent.into(), b"HTTP/1.1 200 OK\r\n", &near);

@@ -10,7 +10,7 @@ use crate::home::Folder;
 /// Longest share of the time that goes into counting as a precaution: one part in this many.
 const REST: u32 = 20;
 /// Without any news of the file system's, a count is made again after this long: what others delete hides what a sandbox writes.
-const STALE: Duration = Duration::from_secs(30);
+const STALE: Duration = Duration::from_secs(5);
 
 /// Watches how much a sandbox has written. Counting is dear, asking the file system for its free space is not: as long as the whole file system
 /// grew by less than what the sandbox may still write, the sandbox is not above its limit.
@@ -92,7 +92,7 @@ mod tests {
         let last = Count {
             bytes: 100,
             file_system: 1000,
-            at: Instant::now().checked_sub(Duration::from_secs(10)).unwrap(),
+            at: Instant::now().checked_sub(Duration::from_secs(3)).unwrap(),
             took: Duration::from_millis(1),
         };
         assert!(!is_due(&last, 1000, 200, true), "nothing was written at all");

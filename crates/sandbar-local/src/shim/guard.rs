@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::{AGENT_SOCKET, create, limits, log, serve};
 use crate::error::{ErrorForm, engine, fail, io_error};
 use crate::home::now;
-use crate::inside::Unix;
+use crate::inside::{Late, Unix};
 use crate::{ctl, descriptor, teardown, wait};
 
 /// How long a new agent may take to answer. It takes milliseconds; a machine that swaps may take longer.
@@ -205,7 +205,7 @@ async fn await_ready(shared: &Shared, agent: &AsyncFd<OwnedFd>, owner: &Receiver
 
 /// Asks the agent whether it is ready. It answers as soon as it accepts, so there is nothing to repeat.
 async fn health(shared: &Shared) -> std::io::Result<()> {
-    let mut stream = Unix::connect(&shared.folder.socket(AGENT_SOCKET)).await?;
+    let mut stream = Unix::connect(&shared.folder.socket(AGENT_SOCKET), Late::Refused).await?;
     stream.write_all(b"GET /health HTTP/1.1\r\nHost: sandbar\r\nConnection: close\r\n\r\n").await?;
     let mut answer = Vec::new();
     (&mut stream).take(1024).read_to_end(&mut answer).await?;

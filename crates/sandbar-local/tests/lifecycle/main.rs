@@ -5,11 +5,16 @@ mod support;
 mod conformance;
 mod deadlines;
 mod deaths;
+mod evasions;
+mod frozen;
+mod hostile;
+mod input;
 mod leftovers;
 mod limits;
 mod long;
 mod parts;
 mod refusals;
+mod sockets;
 
 /// Create, run, destroy, over and over.
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! What the tests of this backend have in common: a data folder of their own, and looks at what is left of sandboxes.
 
+pub(crate) mod fake;
 mod look;
 
 use std::path::{Path, PathBuf};
@@ -96,8 +97,13 @@ impl Drop for Bed {
 }
 
 /// Waits until `condition` holds, at most ten seconds.
-pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+pub(crate) async fn eventually(what: &str, condition: impl AsyncFnMut() -> bool) {
+    eventually_within(Duration::from_secs(10), what, condition).await;
+}
+
+/// As [`eventually`], with another bound.
+pub(crate) async fn eventually_within(bound: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + bound;
     while !condition().await {
         assert!(Instant::now() < end, "never: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
