@@ -29,15 +29,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let helper = build_helper("dev")?;
     // One build of everything; then the binaries are run as whoever is to run them.
     let binaries = test_binaries()?;
-    run_cargo_tests(&helper)?;
-    if !host::is_root() {
+    // Each mode runs whatever became of the ones before, so that one run shows all that fails.
+    let mut failed: Vec<String> = run_cargo_tests(&helper).err().into_iter().collect();
+    if host::is_root() {
+        for mode in [Mode::Single, Mode::Subordinate] {
+            failed.extend(mode.run(&binaries, USER_PACKAGES, &helper).err());
+        }
+    } else {
         eprintln!("xtask: not root: the tests ran as this user only; the root mode was not tested");
-        return Ok(());
     }
-    for mode in [Mode::Single, Mode::Subordinate] {
-        mode.run(&binaries, USER_PACKAGES, &helper)?;
-    }
-    Ok(())
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n  ")) }
 }
 
 /// Builds the `sandbar` executable and answers where it is.

@@ -7,7 +7,7 @@ use sandbar_engine::Host;
 use crate::harness::{Bench, probe};
 
 /// Says which mode a re-executed test is to have.
-const MODE: &str = "SANDBAR_TEST_MODE";
+const MODE: &str = "SANDBAR_ENGINE_TEST_MODE";
 /// A user that no machine has, with its line in the tables that the re-executed tests see.
 const USER: u32 = 45_678;
 
