@@ -200,6 +200,25 @@ fn a_fork_bomb_in_one_tree_is_ended() {
 }
 
 #[test]
+fn nothing_goes_on_because_another_died_first() {
+    for round in 0..40 {
+        // Five shells deep, and the innermost says that it waits.
+        let script = "f() { if [ $1 -gt 0 ]; then ( f $(($1 - 1)); echo went on ); else echo ready; sleep 60; echo went on; fi; }; f 5; echo went on";
+        let (mut child, _) = started(shell(script));
+        let mut out = File::from(child.stdout.take().unwrap());
+        rustix::io::ioctl_fionbio(&out, false).unwrap();
+        let mut first = [0; 6];
+        out.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"ready\n");
+        child.tree.signal(libc::SIGKILL, Reach::Everything).unwrap();
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "round {round}");
+        assert_eq!(finish(&child), libc::SIGKILL);
+    }
+}
+
+#[test]
 fn a_stub_keeps_nothing_open() {
     let (mut child, _) = started(shell("exec sleep 4911"));
     let stub = child.tree.stub();

@@ -116,8 +116,18 @@ fn deliver(number: i32, select: impl Fn(&Table) -> Vec<i32>) -> io::Result<usize
     let signal = Signal::from_named_raw(number).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("signal {number} is not one that can be sent"))
     })?;
-    let mut reached = HashSet::new();
     let end = Instant::now() + MAX_TIME;
+    if signal == Signal::KILL {
+        // All stand still before the first dies: else a shell whose command is killed first goes on to its next line.
+        sweep(Signal::STOP, &select, Instant::now() + MAX_TIME / 2)?;
+    }
+    sweep(signal, &select, end)
+}
+
+/// Sends a signal to all that `select` finds; repeats, where nothing may escape it, until nothing new turns up.
+fn sweep(signal: Signal, select: impl Fn(&Table) -> Vec<i32>, end: Instant) -> io::Result<usize> {
+    let repeats = matches!(signal, Signal::KILL | Signal::STOP);
+    let mut reached = HashSet::new();
     for _ in 0..MAX_ROUNDS {
         let before = reached.len();
         for pid in select(&Table::read()?) {
@@ -128,7 +138,7 @@ fn deliver(number: i32, select: impl Fn(&Table) -> Vec<i32>) -> io::Result<usize
                 reached.insert(pid);
             }
         }
-        if reached.len() == before || signal != Signal::KILL || Instant::now() >= end {
+        if reached.len() == before || !repeats || Instant::now() >= end {
             break;
         }
     }
