@@ -96,7 +96,7 @@ async fn destroy_instead(home: &std::path::Path, id: &SandboxId) -> Result<Optio
         // A record that can't be read must not make a sandbox indestructible: what it would tell is looked for instead.
         let record = folder.record().unwrap_or_default();
         let existed = record.is_some() || folder.has_dir(sandbar_engine::LAYERS_FOLDER).unwrap_or(true);
-        teardown::tear_down(&home, &folder, record, &lock)?;
+        teardown::tear_down(&home, &folder, record, &lock, teardown::Groups::Unknown)?;
         Ok(Some(existed))
     });
     work.await.map_err(|cause| unknown(DESTROY, "", cause))?

@@ -92,7 +92,7 @@ fn remove(home: &Home, id: &SandboxId) -> Lookup<()> {
         Some(record) => is_over(record).is_ok_and(|why| why.is_some()),
     };
     if over {
-        teardown::tear_down(home, &folder, record, &lock)?;
+        teardown::tear_down(home, &folder, record, &lock, teardown::Groups::Unknown)?;
     }
     Ok(Some(()))
 }

@@ -20,6 +20,15 @@ const DEATH: Duration = Duration::from_secs(20);
 /// How long control groups may take to be empty after that.
 const EMPTY: Duration = Duration::from_secs(10);
 
+/// The control groups of a sandbox.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Groups<'a> {
+    /// These, or none.
+    Known(Option<&'a Cgroup>),
+    /// They have to be looked for.
+    Unknown,
+}
+
 /// Ends the sandbox in `folder` and deletes what it had. Done only when everything is gone; what is left is in the error. The lock shows that
 /// nobody else acts on it.
 pub(crate) fn tear_down(
@@ -27,6 +36,7 @@ pub(crate) fn tear_down(
     folder: &Folder,
     record: Option<StoredRecord>,
     _lock: &Lock,
+    groups: Groups<'_>,
 ) -> Result<()> {
     // Readers learn first. A full disk must not keep a sandbox alive, so a record that can't be written is passed over.
     if let Some(mut record) = record.clone().filter(|record| record.state != State::Destroying) {
@@ -34,11 +44,21 @@ pub(crate) fn tear_down(
         let _ = folder.write_record(&record);
     }
     let mark = record.as_ref().and_then(|record| record.private.agent.as_ref());
-    let layout = Layout::observe();
-    end_processes(folder, mark, &layout)?;
+    let found = match groups {
+        Groups::Known(_) => None,
+        Groups::Unknown => Cgroup::reopen(&Layout::observe(), folder.id().as_str())
+            .map_err(|cause| may_still_run(folder, &cause))?,
+    };
+    let group = match groups {
+        Groups::Known(group) => group,
+        Groups::Unknown => found.as_ref(),
+    };
+    end_processes(folder, mark, group)?;
 
     let mut left = Vec::new();
-    if let Err(cause) = remove_groups(folder, &layout) {
+    if let Some(group) = group
+        && let Err(cause) = group.remove(EMPTY)
+    {
         left.push(format!("control groups of `{}` ({cause})", folder.id()));
     }
     if let Err(cause) = release_slots(home, folder, record.as_ref()) {
@@ -74,17 +94,9 @@ pub(crate) fn empty_trash(home: &Home, id: &sandbar_core::SandboxId) -> Result<(
 }
 
 /// Ends every process of the sandbox and waits for their end.
-fn end_processes(folder: &Folder, mark: Option<&AgentMark>, layout: &Layout) -> Result<()> {
-    let blind = |cause: &dyn std::fmt::Display| {
-        fail(
-            ErrorKind::Unavailable,
-            "destroy",
-            format!("processes of `{}` may still run: {cause}", folder.id()),
-        )
-        .with_left_behind(format!("processes of `{}`", folder.id()))
-    };
-    let group = Cgroup::reopen(layout, folder.id().as_str()).map_err(|cause| blind(&cause))?;
-    if let Some(group) = &group {
+fn end_processes(folder: &Folder, mark: Option<&AgentMark>, group: Option<&Cgroup>) -> Result<()> {
+    let blind = |cause: &dyn std::fmt::Display| may_still_run(folder, cause);
+    if let Some(group) = group {
         // Where this does not reach them, the end of the first process does.
         let _ = group.kill(Duration::ZERO);
     }
@@ -133,11 +145,10 @@ fn end_agent(mark: &AgentMark) -> std::io::Result<()> {
     }
 }
 
-fn remove_groups(folder: &Folder, layout: &Layout) -> std::result::Result<(), sandbar_engine::Error> {
-    match Cgroup::reopen(layout, folder.id().as_str())? {
-        Some(group) => group.remove(EMPTY),
-        None => Ok(()),
-    }
+fn may_still_run(folder: &Folder, cause: &dyn std::fmt::Display) -> Error {
+    let message = format!("processes of `{}` may still run: {cause}", folder.id());
+    fail(ErrorKind::Unavailable, "destroy", message)
+        .with_left_behind(format!("processes of `{}`", folder.id()))
 }
 
 fn release_slots(home: &Home, folder: &Folder, record: Option<&StoredRecord>) -> std::io::Result<()> {

@@ -22,8 +22,9 @@ use crate::error::fail;
 const WRITE: &str = "write";
 /// Most bytes of input that go in a call of their own, on a connection that is there; more are streamed.
 const SMALL: usize = 64 << 10;
-/// Bytes of streamed input in one message: a few pipes full, and a number that encodes without a remainder.
-const PIECE: usize = 192 << 10;
+/// Bytes of streamed input in one message: about what a pipe holds, what encodes without a remainder, and little enough for memory that is used
+/// again (larger blocks are mapped anew each time).
+const PIECE: usize = 48 << 10;
 /// How long killing a process may take whose time was over long ago, since its agent seems not to be itself.
 const AT_LAST: Duration = Duration::from_secs(3);
 /// How long a process may leave its input unread: as long as it likes, for as long as a sandbox may be thought to live.

@@ -1,7 +1,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, fstat, mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+};
 use rustix::io::Errno;
 use sandbar_core::SandboxId;
 
@@ -84,13 +86,30 @@ impl Folder {
     pub(crate) fn write_record(&self, record: &StoredRecord) -> std::io::Result<()> {
         let bytes = serde_json::to_vec(record)?;
         let done = self.write_file(NEW_RECORD, &bytes).and_then(|()| {
-            renameat(&self.dir, NEW_RECORD, &self.dir, RECORD)?;
+            if record.private.owner.is_some() {
+                self.swap_record()?;
+            } else {
+                renameat(&self.dir, NEW_RECORD, &self.dir, RECORD)?;
+            }
             Ok(())
         });
         if done.is_err() {
             let _ = unlinkat(&self.dir, NEW_RECORD, AtFlags::empty());
         }
         done
+    }
+
+    /// Puts the new record in the old one's place without the flush that a rename over a file brings: an owned sandbox ends with its maker, so
+    /// nobody reads its record after the machine's crash.
+    fn swap_record(&self) -> rustix::io::Result<()> {
+        match renameat_with(&self.dir, NEW_RECORD, &self.dir, RECORD, RenameFlags::EXCHANGE) {
+            Ok(()) => unlinkat(&self.dir, NEW_RECORD, AtFlags::empty()),
+            // There is none yet, or the file system has no such exchange.
+            Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS) => {
+                renameat(&self.dir, NEW_RECORD, &self.dir, RECORD)
+            }
+            Err(cause) => Err(cause),
+        }
     }
 
     /// Opens a folder in it.

@@ -23,6 +23,7 @@ use super::shared::Shared;
 use crate::error::{engine, fail, io_error};
 use crate::home::{AgentMark, EGRESS, Folder, Home, Lock, Private, StoredRecord, isolation, now};
 use crate::id::new_id;
+use crate::teardown::Groups;
 use crate::template::{self, Base};
 use crate::{mounts, teardown};
 
@@ -176,7 +177,7 @@ impl Making<'_> {
 
     /// Takes back what was done; what does not go is added to the error.
     fn undo(self, error: Error, record: Option<StoredRecord>) -> Error {
-        match teardown::tear_down(self.home, self.folder, record, self.lock) {
+        match teardown::tear_down(self.home, self.folder, record, self.lock, Groups::Unknown) {
             Ok(()) => error,
             Err(left) => left.left_behind().iter().cloned().fold(error, Error::with_left_behind),
         }

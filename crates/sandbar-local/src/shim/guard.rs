@@ -17,7 +17,8 @@ use super::{AGENT_SOCKET, create, limits, log, serve};
 use crate::error::{ErrorForm, engine, fail, io_error};
 use crate::home::now;
 use crate::inside::{Late, Unix};
-use crate::{ctl, descriptor, teardown, wait};
+use crate::teardown::Groups;
+use crate::{ctl, descriptor, teardown};
 
 /// How long a new agent may take to answer. It takes milliseconds; a machine that swaps may take longer.
 const READY: Duration = Duration::from_secs(20);
@@ -164,7 +165,8 @@ impl Guard {
             Beginning::Adopted => error,
             Beginning::New(..) => {
                 let record = Some(shared.record());
-                match teardown::tear_down(&shared.home, &shared.folder, record, &shared.lock) {
+                let groups = Groups::Known(shared.cgroup.as_ref());
+                match teardown::tear_down(&shared.home, &shared.folder, record, &shared.lock, groups) {
                     Ok(()) => error,
                     Err(left) => {
                         left.left_behind().iter().cloned().fold(error, sandbar_core::Error::with_left_behind)
@@ -268,12 +270,13 @@ async fn finish(shared: &Arc<Shared>, end: End, mut tasks: JoinSet<()>) -> Resul
     let outcome = if keeps {
         stop(shared)
     } else {
-        teardown::tear_down(&shared.home, &shared.folder, Some(shared.record()), &shared.lock)
+        let groups = Groups::Known(shared.cgroup.as_ref());
+        teardown::tear_down(&shared.home, &shared.folder, Some(shared.record()), &shared.lock, groups)
     };
     reap(shared);
     shared.tell_ended(&outcome);
     // The answers are written by tasks; those that wait for other things are of no use any more.
-    let _ = wait::until_async(LAST_WORDS, || Ok::<_, std::convert::Infallible>(!shared.is_answering())).await;
+    let _ = timeout(LAST_WORDS, shared.all_answered()).await;
     tasks.abort_all();
     outcome
 }

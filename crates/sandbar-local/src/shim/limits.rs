@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use sandbar_core::{KillCause, LastKill, LimitState};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::disk::DiskWatch;
 use super::memory::MemoryWatch;
@@ -45,7 +45,8 @@ impl Counters {
 /// Looks at the limits from time to time, as long as the shim lives.
 pub(super) async fn watch(shared: Arc<Shared>) {
     let (mut disk, mut memory) = (DiskWatch::default(), MemoryWatch::default());
-    let mut clock = interval(LOOK);
+    // At the very beginning there is nothing to see yet, and a short command has the machine to itself.
+    let mut clock = interval_at(Instant::now() + LOOK, LOOK);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         clock.tick().await;

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -80,19 +79,14 @@ async fn converse(
                 return tunnel(shared, stream, port).await;
             }
             Op::Destroy => {
-                shared.answering.fetch_add(1, Ordering::Relaxed);
+                let _answering = shared.answer();
                 let reply = match shared.ask_end().await {
                     Ok(Ok(())) => Reply::Destroyed,
                     Ok(Err(error)) => Reply::Failed(error),
                     // Another one asked first: the caller sees the end of the connection, and looks again.
-                    Err(_) => {
-                        shared.answering.fetch_sub(1, Ordering::Relaxed);
-                        return Ok(());
-                    }
+                    Err(_) => return Ok(()),
                 };
-                let sent = send(&mut stream, &reply).await;
-                shared.answering.fetch_sub(1, Ordering::Relaxed);
-                return sent;
+                return send(&mut stream, &reply).await;
             }
             op => {
                 let reply =

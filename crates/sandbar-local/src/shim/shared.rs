@@ -29,7 +29,9 @@ pub(super) struct Shared {
     pub(super) ending: Notify,
     enders: Mutex<Vec<oneshot::Sender<Ended>>>,
     /// Answers about the end that are still to be written.
-    pub(super) answering: AtomicUsize,
+    answering: AtomicUsize,
+    /// Told when one was written.
+    answered: Notify,
     record: Mutex<StoredRecord>,
 }
 
@@ -59,6 +61,7 @@ impl Shared {
             ending: Notify::new(),
             enders: Mutex::default(),
             answering: AtomicUsize::new(0),
+            answered: Notify::new(),
             record: Mutex::new(record),
         }
     }
@@ -108,9 +111,17 @@ impl Shared {
         !hold(&self.enders).is_empty()
     }
 
-    /// Whether an answer about the end is still on its way.
-    pub(super) fn is_answering(&self) -> bool {
-        self.answering.load(Ordering::Relaxed) > 0
+    /// An answer about the end that is to be written: it counts until what this gives is dropped.
+    pub(super) fn answer(&self) -> Answering<'_> {
+        self.answering.fetch_add(1, Ordering::Relaxed);
+        Answering(self)
+    }
+
+    /// Waits until all answers about the end are written.
+    pub(super) async fn all_answered(&self) {
+        while self.answering.load(Ordering::Relaxed) > 0 {
+            self.answered.notified().await;
+        }
     }
 
     /// Tells who asked for the end how it went. It was one destruction: the first who asked brought it about, the others look again and find
@@ -126,6 +137,17 @@ impl Shared {
                 Err(error) => Err(ErrorForm::from(error)),
             });
         }
+    }
+}
+
+/// See [`Shared::answer`].
+#[derive(Debug)]
+pub(super) struct Answering<'a>(&'a Shared);
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+        self.0.answered.notify_one();
     }
 }
 
