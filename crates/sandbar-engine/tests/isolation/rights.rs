@@ -145,13 +145,13 @@ fn mounts_are_as_asked_and_never_carry_setid_bits() {
         let options = Options {
             mounts: vec![
                 (read.clone(), "/data/in/here".into(), Access::ReadOnly),
-                (write.clone(), "/work".into(), Access::ReadWrite),
+                (write.clone(), "/project".into(), Access::ReadWrite),
                 (read.join("file"), "/etc/one-file".into(), Access::ReadOnly),
             ],
             ..Options::default()
         };
-        let script = "cat /data/in/here/file /work/file /etc/one-file; touch /data/in/here/x; id -u
-            touch /work/made && echo made; touch /work/s && chmod u+s /work/s && echo bad; chmod 755 /work/s && echo good";
+        let script = "cat /data/in/here/file /project/file /etc/one-file; touch /data/in/here/x; id -u
+            touch /project/made && echo made; touch /project/s && chmod u+s /project/s && echo bad; chmod 755 /project/s && echo good";
         let task = json!({ "task": "shell", "script": script }).to_string();
         let report = bench.report(&task, &options);
         let stdout = report["stdout"].as_str().unwrap();
@@ -180,8 +180,8 @@ fn a_mount_of_roots_belongs_to_the_user_of_the_range() {
     std::fs::create_dir(&write).unwrap();
     std::os::unix::fs::chown(&write, Some(4321), Some(4322)).unwrap();
     let options =
-        Options { mounts: vec![(write.clone(), "/work".into(), Access::ReadWrite)], ..Options::default() };
-    let script = "stat -c %u:%g /work; setpriv --reuid=1000 --regid=1000 --clear-groups touch /work/made";
+        Options { mounts: vec![(write.clone(), "/project".into(), Access::ReadWrite)], ..Options::default() };
+    let script = "stat -c %u:%g /project; setpriv --reuid=1000 --regid=1000 --clear-groups touch /project/made";
     let report = bench.report(&json!({ "task": "shell", "script": script }).to_string(), &options);
     assert_eq!(report["stdout"], "1000:1000\n", "{report}");
     let made = std::fs::metadata(write.join("made")).unwrap();
@@ -204,7 +204,7 @@ fn what_an_earlier_run_left_does_not_lead_out() {
                 ("home/user", at_old.clone().into()),
                 ("work", at_old.clone().into()),
             ],
-            mounts: vec![(bench.folder.path().join("skeleton"), "/work/deep".into(), Access::ReadOnly)],
+            mounts: vec![(bench.folder.path().join("skeleton"), "/project/deep".into(), Access::ReadOnly)],
             ..Options::default()
         };
         // A mount through a link that leads nowhere inside is refused; without it the launch goes on.
