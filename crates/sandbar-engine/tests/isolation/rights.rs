@@ -181,7 +181,8 @@ fn a_mount_of_roots_belongs_to_the_user_of_the_range() {
     std::os::unix::fs::chown(&write, Some(4321), Some(4322)).unwrap();
     let options =
         Options { mounts: vec![(write.clone(), "/project".into(), Access::ReadWrite)], ..Options::default() };
-    let script = "stat -c %u:%g /project; setpriv --reuid=1000 --regid=1000 --clear-groups touch /project/made";
+    let script =
+        "stat -c %u:%g /project; setpriv --reuid=1000 --regid=1000 --clear-groups touch /project/made";
     let report = bench.report(&json!({ "task": "shell", "script": script }).to_string(), &options);
     assert_eq!(report["stdout"], "1000:1000\n", "{report}");
     let made = std::fs::metadata(write.join("made")).unwrap();
