@@ -203,7 +203,7 @@ fn what_an_earlier_run_left_does_not_lead_out() {
                 ("etc/hosts", outside.clone()),
                 ("etc/machine-id", outside.clone()),
                 ("home/user", at_old.clone().into()),
-                ("work", at_old.clone().into()),
+                ("project", at_old.clone().into()),
             ],
             mounts: vec![(bench.folder.path().join("skeleton"), "/project/deep".into(), Access::ReadOnly)],
             ..Options::default()
