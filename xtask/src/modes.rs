@@ -63,8 +63,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(mode: Mode) -> Result<Self, String> {
-        let folder =
-            std::env::temp_dir().join(format!("sandbar-xtask-{}-{}", std::process::id(), mode.word()));
+        let folder = std::env::temp_dir().join(format!("sbt-{}-{}", std::process::id(), &mode.word()[..2]));
         let stage = Self { mode, folder };
         stage.fill().map_err(|e| format!("{}: {e}", stage.folder.display()))?;
         Ok(stage)
