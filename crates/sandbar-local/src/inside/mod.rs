@@ -11,6 +11,9 @@ mod received;
 mod tcp;
 mod unix;
 
+/// Most bytes that one read asks for: what is read into has to be cleared first, and a socket holds about this much.
+const AT_ONCE: usize = 128 << 10;
+
 pub(crate) use packets::Packets;
 pub(crate) use received::{MAX_DESCRIPTORS, Received, receive};
 pub(crate) use tcp::Tcp;

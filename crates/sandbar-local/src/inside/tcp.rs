@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Received, aside};
+use super::{AT_ONCE, Received, aside};
 use crate::descriptor;
 
 /// A connection to a port inside that the agent made and handed over; it may have kept a twin.
@@ -66,10 +66,11 @@ impl Drop for Tcp {
 
 impl AsyncRead for Tcp {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let room = buf.remaining().min(AT_ONCE);
         let socket = self.socket()?;
         loop {
             let mut ready = ready!(socket.poll_read_ready(cx))?;
-            match recv(socket.get_ref(), buf.initialize_unfilled(), RecvFlags::DONTWAIT) {
+            match recv(socket.get_ref(), buf.initialize_unfilled_to(room), RecvFlags::DONTWAIT) {
                 Ok((got, _)) => {
                     buf.advance(got);
                     return Poll::Ready(Ok(()));

@@ -9,7 +9,7 @@ use rustix::net::Shutdown;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::receive;
+use super::{AT_ONCE, receive};
 use crate::descriptor;
 
 /// A connection to the agent. The protocol passes no descriptors on it, so one that comes ends it; and one that nobody read is not left in the
@@ -59,9 +59,10 @@ impl Drop for Unix {
 impl AsyncRead for Unix {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let socket = &self.socket;
+        let room = buf.remaining().min(AT_ONCE);
         loop {
             let mut ready = ready!(socket.poll_read_ready(cx))?;
-            match receive(socket.get_ref(), buf.initialize_unfilled()) {
+            match receive(socket.get_ref(), buf.initialize_unfilled_to(room)) {
                 Ok((_, _, received)) if received.len() > 0 => {
                     return Poll::Ready(Err(io::Error::other("the agent passes descriptors")));
                 }
