@@ -42,6 +42,8 @@ pub(crate) async fn start(
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             Err(Failure::new(ExitStatus::NotExecutable, error))
         }
+        // The time was over before the sandbox said that it had begun.
+        Err(error) if error.kind() == ErrorKind::Timeout => Err(Failure::new(ExitStatus::TimedOut, error)),
         // There is no such program, or no such sandbox any more.
         Err(error) if error.kind() == ErrorKind::NotFound && sandbox.record().await.is_ok() => {
             Err(Failure::new(ExitStatus::NotFound, error))
