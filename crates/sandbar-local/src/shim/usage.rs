@@ -23,8 +23,11 @@ pub(super) async fn measure(shared: &Arc<Shared>) -> Usage {
     let tree = if stats.memory_bytes.is_none() || stats.pids.is_none() { Tree::look(shared) } else { None };
     let memory_bytes = match (&stats.memory_bytes, &tree) {
         (None, Some(tree)) => {
-            let held = count(shared, What::Memory).await.map_or(0, |usage| usage.memory_bytes);
-            Some(processes::exact(tree, held).await)
+            // A part that can't be counted makes the sum unknown.
+            match count(shared, What::Memory).await {
+                Ok(usage) => Some(processes::exact(tree, usage.memory_bytes).await),
+                Err(_) => None,
+            }
         }
         (counted, _) => *counted,
     };
