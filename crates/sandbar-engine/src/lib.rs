@@ -32,6 +32,7 @@ pub use ids::{ID_COUNT, IdMode, SubIds, USER_ID};
 pub use launch::{Launched, launch};
 pub use limits::{
     DEFAULT_INOTIFY_INSTANCES, DEFAULT_INOTIFY_WATCHES, DEFAULT_NOFILE, Enforced, Enforcement, Limits,
+    MIN_CPUS_MILLI,
 };
 pub use memfd::sealed_memfd;
 pub use plan::{Plan, plan};

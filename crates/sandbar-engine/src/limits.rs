@@ -21,6 +21,9 @@ pub struct Limits {
     pub inotify_instances: Option<u32>,
 }
 
+/// The least processor limit, in thousandths of one processor: the kernel refuses quotas under a millisecond of its period
+/// of 100 (`min_cfs_quota_period` in `kernel/sched/core.c`).
+pub const MIN_CPUS_MILLI: u32 = 10;
 /// Descriptors per process: a JVM and a file watcher are content, and a descriptor bomb stays small in kernel memory.
 pub const DEFAULT_NOFILE: u64 = 65_536;
 /// What development servers ask for (their error messages name this number).

@@ -6,8 +6,8 @@ use sandbar_core::{
     Base, CreateOptions, DeadlineAction, EgressPolicy, Error, ErrorKind, Isolation, Lifetime, LimitDemand,
     Result,
 };
-use sandbar_engine::Host;
 use sandbar_engine::cgroup::Controller;
+use sandbar_engine::{Host, MIN_CPUS_MILLI};
 
 use crate::config::{BACKEND, Defaults};
 use crate::error::{engine, fail};
@@ -56,6 +56,12 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
     if min_isolation > Isolation::Namespaces {
         let why = "the strongest isolation of this version is `namespaces`";
         return Err(refuse(&format!("isolation `{}`", isolation_name(min_isolation)), why));
+    }
+    if let Some(least) = resources.cpu_millis.filter(|millis| *millis < MIN_CPUS_MILLI) {
+        let message = format!(
+            "a processor limit of {least} thousandths is not valid: expected at least {MIN_CPUS_MILLI}"
+        );
+        return Err(fail(ErrorKind::InvalidInput, "create", message));
     }
     let limits = LimitOrders::new(resources, limit_demand, defaults);
     if limit_demand == LimitDemand::Enforced {
@@ -186,6 +192,8 @@ mod tests {
         // Memory is demanded with it, and where there are no control groups it is what is missed first.
         let missed = refused(disk);
         assert!(["disk", "memory"].iter().any(|name| missed.feature().unwrap().contains(name)), "{missed}");
+        let slow = CreateOptions::new().with_resources(Resources::default().with_cpu_millis(9));
+        assert_eq!(refused(slow).kind(), ErrorKind::InvalidInput);
         let long = CreateOptions::new().with_deadline(Duration::MAX);
         assert_eq!(refused(long).kind(), ErrorKind::InvalidInput);
     }

@@ -10,8 +10,6 @@ use crate::limits::{Enforcement, Limits};
 const FOLDER: &str = "sandbar";
 /// The scheduler's period in microseconds; the kernel's own default.
 const CPU_PERIOD_US: u64 = 100_000;
-/// The kernel refuses quotas under a millisecond.
-const MIN_CPU_QUOTA_US: u64 = 1000;
 
 /// The groups of one sandbox. Dropping it leaves them in place; see [`Cgroup::remove`].
 #[derive(Debug, Clone)]
@@ -174,7 +172,7 @@ impl Cgroup {
 
     fn set_cpu(&self, limit: Option<u32>) -> Result<Enforcement, Error> {
         let Some((version, dir)) = self.find(Controller::Cpu) else { return Ok(without_group(limit)) };
-        let quota = limit.map(|milli| (u64::from(milli) * CPU_PERIOD_US / 1000).max(MIN_CPU_QUOTA_US));
+        let quota = limit.map(|milli| u64::from(milli) * CPU_PERIOD_US / 1000);
         match version {
             Version::Two => write(&dir.join("cpu.max"), &format!("{} {CPU_PERIOD_US}", or_max(quota)))?,
             Version::One => {
