@@ -36,6 +36,7 @@ pub(crate) async fn start(
     command: &Command,
     options: SpawnOptions,
 ) -> Result<Process> {
+    let limited = options.timeout.is_some();
     let spawned = sandbox.require_processes()?.spawn(command, options).await;
     match spawned {
         Ok(process) => Ok(process),
@@ -43,7 +44,9 @@ pub(crate) async fn start(
             Err(Failure::new(ExitStatus::NotExecutable, error))
         }
         // The time was over before the sandbox said that it had begun.
-        Err(error) if error.kind() == ErrorKind::Timeout => Err(Failure::new(ExitStatus::TimedOut, error)),
+        Err(error) if limited && error.kind() == ErrorKind::Timeout => {
+            Err(Failure::new(ExitStatus::TimedOut, error))
+        }
         // There is no such program, or no such sandbox any more.
         Err(error) if error.kind() == ErrorKind::NotFound && sandbox.record().await.is_ok() => {
             Err(Failure::new(ExitStatus::NotFound, error))

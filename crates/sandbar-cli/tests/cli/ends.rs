@@ -33,6 +33,28 @@ fn a_timeout_of_exec_ends_the_tree_and_not_the_sandbox() {
     assert_eq!(home.text(&["exec", &id, "--", "echo", "well"]), "well");
 }
 
+/// A timeout counts from the call, whether or not the sandbox ever says that the command began.
+#[test]
+fn a_timeout_before_the_start_is_124_too() {
+    let home = Home::new();
+    let id = home.create(&[]);
+    let record =
+        std::fs::read(home.data().join("sandboxes").join(&id).join("record.json")).expect("a record");
+    let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
+    let agent = record["private"]["agent"]["pid"].as_i64().expect("the first process").to_string();
+    let tell = |signal: &str| {
+        let told = std::process::Command::new("kill").args([signal, &agent]).status().expect("kill");
+        assert!(told.success(), "{signal} {agent}");
+    };
+    tell("-STOP");
+    let started = Instant::now();
+    let output = home.run(&["exec", &id, "--timeout", "1s", "--", "true"]);
+    tell("-CONT");
+    assert_eq!(code(&output), 124, "{}", both(&output));
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert_eq!(home.text(&["exec", &id, "--", "echo", "well"]), "well");
+}
+
 #[test]
 fn signals_of_the_command_are_128_and_more() {
     let home = Home::new();
