@@ -13,7 +13,7 @@ use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
 use crate::host_limits;
 use crate::output::{Printer, escape, print_bytes};
-use crate::settings::{self, ExecSettings, RunSettings, provider_url};
+use crate::settings::{self, ExecSettings, PortSettings, RunSettings, StatsSettings, provider_url};
 use crate::signals::report_file_size_limit;
 
 /// The command line, from arguments to exit code.
@@ -59,6 +59,14 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Destroy(args) => with_provider(&global, env, async |provider| {
             commands::destroy(provider, &args.ids, printer).await
         }),
+        Command::Port(args) => {
+            let settings = PortSettings::resolve(args);
+            with_provider(&global, env, async |provider| commands::port(provider, settings, printer).await)
+        }
+        Command::Stats(args) => {
+            let settings = StatsSettings::resolve(args)?;
+            with_provider(&global, env, async |provider| commands::stats(provider, settings, printer).await)
+        }
         Command::Version => commands::version(printer),
     }
 }

@@ -19,6 +19,7 @@ mod parts;
 mod path;
 mod policy;
 mod provider;
+mod publication;
 mod record;
 mod sandbox;
 
@@ -37,6 +38,7 @@ pub use parts::*;
 pub use path::GuestPath;
 pub use policy::EgressPolicy;
 pub use provider::SandboxProvider;
+pub use publication::PortPublication;
 pub use record::{
     Capacity, EgressSummary, IdMapping, IsolationReport, LastKill, Limit, LimitState, PortMapping,
     SandboxRecord, State, VolumeAttachment,

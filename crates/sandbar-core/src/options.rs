@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Command, EgressPolicy, EnvVars, Error, GuestPath, Labels, ProjectId, Result, SandboxName, State,
-    TemplateId, VolumeName,
+    Command, EgressPolicy, EnvVars, Error, GuestPath, Labels, PortPublication, ProjectId, Result,
+    SandboxName, State, TemplateId, VolumeName,
 };
 
 /// What a new sandbox shall be.
@@ -29,8 +29,9 @@ pub struct CreateOptions {
     pub labels: Labels,
     /// The main command, started with the sandbox.
     pub main: Option<MainCommand>,
-    /// Guest ports that the caller wants to reach, 1 to 65535.
-    pub ports: Vec<u16>,
+    /// Ports inside that the caller wants to reach, and where. A place that can't be had is an error before anything runs, as of
+    /// [`Ports::publish_at`](crate::Ports::publish_at).
+    pub ports: Vec<PortPublication>,
     /// Volumes and where they appear.
     pub volumes: Vec<VolumeMount>,
     /// Folders or files of the host and where they appear.
@@ -274,9 +275,15 @@ impl CreateOptions {
         self
     }
 
-    /// Publishes guest ports.
+    /// Publishes guest ports, wherever the backend likes.
     pub fn with_ports(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
-        self.ports = ports.into_iter().collect();
+        self.ports = ports.into_iter().map(PortPublication::new).collect();
+        self
+    }
+
+    /// Publishes one more guest port, at a place of the caller's choice.
+    pub fn with_publication(mut self, port: PortPublication) -> Self {
+        self.ports.push(port);
         self
     }
 
@@ -338,14 +345,7 @@ impl CreateOptions {
     /// empty main command, a host mount that is not absolute.
     pub fn check(&self) -> Result<()> {
         let complain = |why: String| Err(Error::invalid("create", why));
-        let mut ports = self.ports.clone();
-        ports.sort_unstable();
-        if ports.first() == Some(&0) {
-            return complain("port 0 is not valid: expected 1 to 65535".into());
-        }
-        if let Some([port, ..]) = ports.windows(2).find(|pair| pair[0] == pair[1]) {
-            return complain(format!("port {port} is named twice"));
-        }
+        PortPublication::check_all("create", &self.ports)?;
         if let Some(main) = &self.main {
             main.command.check()?;
         }

@@ -78,7 +78,7 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
         project,
         env,
         labels,
-        ports,
+        ports: ports.into_iter().map(Into::into).collect(),
         mounts: host_mounts.into_iter().map(Into::into).collect(),
         limits,
         lifetime_ms: deadline.or(defaults.deadline).map(millis).transpose()?,

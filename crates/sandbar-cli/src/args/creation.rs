@@ -1,7 +1,9 @@
 use clap::Args;
 use sandbar::{SandboxName, TemplateId};
 
-use crate::value::{Cpus, Disk, HumanDuration, Memory, Mount, Pair, Pids, Port, contract, sandbox_name};
+use crate::value::{
+    Cpus, Disk, HumanDuration, Memory, Mount, Pair, Pids, Publication, contract, sandbox_name,
+};
 
 /// What a new sandbox shall be: the same for `run` and `create`.
 #[derive(Args, Debug, Default)]
@@ -36,9 +38,12 @@ pub(crate) struct CreationArgs {
     /// A colon in a path is written `\:`.
     #[arg(long = "mount", value_name = "HOST:GUEST[:rw]", value_parser = Mount::parser())]
     pub(crate) mounts: Vec<Mount>,
-    /// A port inside to make reachable from this machine; `describe` says where; may be given again
-    #[arg(short, long = "port", value_name = "PORT")]
-    pub(crate) ports: Vec<Port>,
+    /// A port inside to make reachable from this machine, at HOSTPORT or, without it or if it is 0, any free one; may be given again
+    ///
+    /// ADDR is `127.0.0.1` unless given, which nobody but this machine can reach; an address of version 6 stands in brackets. A place that
+    /// somebody else has is a usage error, and nothing is made. `sandbar port ID` says where each port is.
+    #[arg(short, long = "publish", visible_alias = "port", value_name = "[[ADDR:]HOSTPORT:]PORT")]
+    pub(crate) ports: Vec<Publication>,
     /// How long it may live, such as 90s or 1h30m; then it is destroyed, whatever runs in it [default: `run` without `--keep`: as long
     /// as its command; else the backend's own, `local`: 1h]
     #[arg(long, value_name = "DURATION")]

@@ -5,7 +5,9 @@ mod creation;
 mod destroy;
 mod exec;
 mod ls;
+mod port;
 mod run;
+mod stats;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -14,7 +16,9 @@ pub(crate) use creation::CreationArgs;
 pub(crate) use destroy::DestroyArgs;
 pub(crate) use exec::{EnvArgs, ExecArgs, ProcessArgs};
 pub(crate) use ls::{DescribeArgs, LsArgs};
+pub(crate) use port::PortArgs;
 pub(crate) use run::RunArgs;
+pub(crate) use stats::StatsArgs;
 
 /// Run code that nobody should trust.
 #[derive(Debug, Parser)]
@@ -60,6 +64,8 @@ pub(crate) enum Command {
     Ls(LsArgs),
     Describe(DescribeArgs),
     Destroy(DestroyArgs),
+    Port(PortArgs),
+    Stats(StatsArgs),
     /// Print the version
     #[command(after_help = "Example:\n  sandbar version --json")]
     Version,

@@ -6,6 +6,7 @@ use sandbar::{CreateOptions, Error, ErrorKind, Sandbox, SandboxProvider};
 use tokio::time::timeout;
 
 use crate::commands::interrupt::interrupted;
+use crate::commands::port::{not_to_be_had, tell_ports};
 use crate::failure::{Failure, Result};
 use crate::host_limits;
 use crate::output::Printer;
@@ -24,15 +25,22 @@ pub(super) async fn make(
     signals: &mut Signals,
 ) -> Result<Arc<dyn Sandbox>> {
     host_limits::check_creation()?;
+    let has_ports = !options.ports.is_empty();
     let mut making = pin!(printer.progress("creating a sandbox", provider.create(options)));
     let signal = tokio::select! {
         biased;
         signal = signals.next() => signal,
-        made = &mut making => return made.map_err(|error| match error.kind() {
+        made = &mut making => {
+            let sandbox = made.map_err(|error| match error.kind() {
             // What the backend can't make sense of was typed; nothing was made.
             ErrorKind::InvalidInput => Failure::usage(error),
-            _ => error.into(),
-        }),
+            _ => not_to_be_had(error),
+        })?;
+            if has_ports {
+                tell_ports(sandbox.as_ref(), printer).await;
+            }
+            return Ok(sandbox);
+        }
     };
     if let Ok(Ok(sandbox)) = timeout(CLEAN_UP, making).await {
         unmake(sandbox.as_ref(), printer).await?;

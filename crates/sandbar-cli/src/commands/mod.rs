@@ -9,8 +9,10 @@ mod interrupt;
 mod ls;
 mod make;
 mod outcome;
+mod port;
 mod resolve;
 mod run;
+mod stats;
 mod version;
 
 pub(crate) use create::create;
@@ -18,5 +20,7 @@ pub(crate) use describe::describe;
 pub(crate) use destroy::destroy;
 pub(crate) use exec::exec;
 pub(crate) use ls::ls;
+pub(crate) use port::port;
 pub(crate) use run::run;
+pub(crate) use stats::stats;
 pub(crate) use version::version;

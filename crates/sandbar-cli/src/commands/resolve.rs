@@ -2,6 +2,8 @@ use std::sync::Arc;
 
 use sandbar::{Error, ErrorKind, ProviderExt, Query, Sandbox, SandboxId, SandboxProvider, SandboxRecord};
 
+use crate::exit::ExitStatus;
+use crate::failure::Failure;
 use crate::value::is_shaped_like_an_id;
 
 /// Candidates named in the error for what could mean several.
@@ -59,6 +61,14 @@ pub(super) async fn require(
     }
     let id = resolve(provider, text, operation).await?.ok_or_else(absent)?;
     provider.get(&id).await?.ok_or_else(absent)
+}
+
+/// What is positively absent has an exit code of its own (decision 0003).
+pub(super) fn absent(error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => Failure::new(ExitStatus::Absent, error),
+        _ => error.into(),
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! What the command line itself prints: errors, records, tables, progress. What a command in a sandbox prints is not touched here.
 
+mod columns;
 mod error;
 mod escape;
 mod progress;
 mod record;
+mod stats;
 mod table;
 mod time;
 
@@ -14,8 +16,10 @@ use serde::Serialize;
 use crate::env::Environment;
 use crate::failure::{Failure, Result};
 
+pub(crate) use columns::columns;
 pub(crate) use escape::escape;
 pub(crate) use record::{RecordJson, describe};
+pub(crate) use stats::{Measured, StatsJson, stats_table};
 pub(crate) use table::table;
 
 /// How to print.
@@ -69,6 +73,12 @@ impl Printer {
         }
     }
 
+    /// A page of text that takes the place of the one before: the whole screen where standard output is a terminal, else a paragraph.
+    pub(crate) fn screen(self, page: &str) -> String {
+        let moves = self.terminal.is_none_or(|terminal| terminal.moves);
+        if moves && io::stdout().is_terminal() { format!("\x1b[H\x1b[2J{page}") } else { format!("{page}\n") }
+    }
+
     /// Prints a line on standard error if asked to be verbose.
     pub(crate) fn detail(self, text: impl FnOnce() -> String) {
         if self.detail == Detail::Verbose {
@@ -87,6 +97,13 @@ impl Printer {
 fn say(text: &str) {
     // Nobody can be told that standard error is broken.
     let _ = writeln!(io::stderr().lock(), "sandbar: {}", escape(text));
+}
+
+/// Prints one JSON value on a line of standard output.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec(value).expect("own types always serialise");
+    text.push(b'\n');
+    print_bytes(&text)
 }
 
 /// Prints one line on standard output.

@@ -3,8 +3,10 @@
 mod creation;
 mod destination;
 mod env_vars;
+mod port;
 mod process;
 mod provider;
+mod stats;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +17,9 @@ use crate::args::{CreateArgs, ExecArgs, LsArgs, RunArgs};
 use crate::failure::{Failure, Result};
 use crate::value::{CopyIn, CopyOut, Existing};
 
+pub(crate) use port::PortSettings;
 pub(crate) use provider::provider_url;
+pub(crate) use stats::StatsSettings;
 
 /// `run`.
 #[derive(Debug)]

@@ -9,3 +9,5 @@ mod help;
 mod json;
 mod lifecycle;
 mod limits;
+mod ports;
+mod stats;

@@ -3,17 +3,19 @@ use std::time::Duration;
 
 use sandbar_core::{
     Command, CreateOptions, DeadlineAction, EgressPolicy, Error, ErrorKind, FilesExt, HostMount, Isolation,
-    Lifetime, LimitDemand, LimitState, MainCommand, MountAccess, ProviderExt, Query, Resources,
-    RestartPolicy, Sandbox, SandboxRecord, VolumeMount, VolumeName,
+    Lifetime, LimitDemand, LimitState, MainCommand, MountAccess, PortPublication, ProviderExt, Query,
+    Resources, RestartPolicy, Sandbox, SandboxRecord, VolumeMount, VolumeName,
 };
 
 use crate::bed::Bed;
 use crate::case::group;
+use crate::cases::ports::free_port;
 use crate::check::{Checked, at, ensure, ensure_eq, eventually, expect_error, fail, sh, skip_unsupported};
 use crate::harness::Feature;
 
 group!("options";
     port_zero_is_invalid, port_named_twice_is_invalid, ports_are_published_or_refused,
+    host_port_is_honoured_or_refused, taken_host_port_leaves_nothing,
     missing_volume_is_an_error, mount_at_root_is_invalid, two_mounts_at_one_place_are_invalid,
     relative_host_mount_is_invalid, missing_host_mount_source_is_an_error, host_mount_shows_its_source,
     read_only_host_mount_is_not_written, limit_of_zero_is_invalid, limits_are_in_the_record,
@@ -82,6 +84,24 @@ async fn ports_are_published_or_refused(bed: &Bed<'_>) -> Checked {
     let odd = record.ports.iter().find(|mapping| mapping.host.is_empty() || mapping.port == 0);
     ensure!(odd.is_none(), "a mapping leads nowhere: {odd:?}");
     Ok(())
+}
+
+async fn host_port_is_honoured_or_refused(bed: &Bed<'_>) -> Checked {
+    let port = free_port()?;
+    let wanted = PortPublication::new(8123).with_port(port);
+    let (_, record) = honoured(bed, "a host port", |options| options.with_publication(wanted)).await?;
+    let found: Vec<_> = record.ports.iter().map(|mapping| (mapping.guest, mapping.port)).collect();
+    ensure_eq!(found, vec![(8123, port)], "ports in the record");
+    Ok(())
+}
+
+async fn taken_host_port_leaves_nothing(bed: &Bed<'_>) -> Checked {
+    let port = free_port()?;
+    let wanted = PortPublication::new(8123).with_port(port);
+    let (_holder, _) = honoured(bed, "a host port", |options| options.with_publication(wanted)).await?;
+    refused(bed, &[ErrorKind::AlreadyExists], "a taken host port", |options| options.with_publication(wanted))
+        .await
+        .map(drop)
 }
 
 async fn missing_volume_is_an_error(bed: &Bed<'_>) -> Checked {

@@ -1,14 +1,20 @@
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
 use futures::{AsyncReadExt, AsyncWriteExt};
-use sandbar_core::{Command, ErrorKind, Retry, Signal, SpawnOptions};
+use sandbar_core::{Command, ErrorKind, PortMapping, PortPublication, Ports, Retry, Signal, SpawnOptions};
 
 use crate::bed::Bed;
 use crate::case::group;
-use crate::check::{Checked, PATIENCE, ensure, ensure_eq, eventually, expect_error, fail, part};
+use crate::check::{
+    Checked, PATIENCE, ensure, ensure_eq, eventually, expect_error, fail, part, skip_unsupported,
+};
 use crate::harness::Feature;
 
 group!("ports";
     dial_to_nobody_is_unavailable, dial_to_port_zero_is_invalid, dial_reaches_a_server, publish_answers_the_same_again,
-    published_is_in_the_list_and_record, preview_url_of_port_zero_is_invalid, preview_url_holds_or_is_unsupported,
+    published_is_in_the_list_and_record, publish_at_a_chosen_port_gives_that_port,
+    publish_at_a_taken_port_changes_nothing, publish_elsewhere_is_already_exists, publish_at_port_zero_is_invalid,
+    unpublished_is_gone_and_free, unpublish_of_nothing_is_false, preview_url_of_port_zero_is_invalid, preview_url_holds_or_is_unsupported,
 );
 
 async fn dial_to_nobody_is_unavailable(bed: &Bed<'_>) -> Checked {
@@ -83,6 +89,95 @@ async fn published_is_in_the_list_and_record(bed: &Bed<'_>) -> Checked {
     let mapping = ports.publish(8124).await?;
     ensure!(ports.published().await?.contains(&mapping), "it is not in the list");
     ensure!(sandbox.record().await?.ports.contains(&mapping), "it is not in the record");
+    Ok(())
+}
+
+/// A port of this machine that is free; who else might take it before it is used has thousands to choose from.
+pub(super) fn free_port() -> Checked<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
+    match listener {
+        Ok(address) => Ok(address.port()),
+        Err(error) => crate::check::skip(format!("this machine gives no port: {error}")),
+    }
+}
+
+/// Publishes at a chosen port of this machine, or skips where the backend can't choose.
+async fn chosen(ports: &dyn Ports, guest: u16) -> Checked<PortMapping> {
+    let port = free_port()?;
+    let wanted = PortPublication::new(guest).with_address(Ipv4Addr::LOCALHOST.into()).with_port(port);
+    let mapping = skip_unsupported(ports.publish_at(wanted).await)?;
+    let expected = PortMapping { guest, host: Ipv4Addr::LOCALHOST.to_string(), port };
+    ensure_eq!(mapping, expected, "the mapping at a chosen place");
+    Ok(mapping)
+}
+
+async fn publish_at_a_chosen_port_gives_that_port(bed: &Bed<'_>) -> Checked {
+    let sandbox = bed.fresh().await?;
+    let ports = part(sandbox.ports(), &*sandbox, "ports")?;
+    let mapping = chosen(ports, 8125).await?;
+    ensure_eq!(ports.publish(8125).await?, mapping, "what fits already");
+    let again = PortPublication::new(8125).with_port(mapping.port);
+    ensure_eq!(ports.publish_at(again).await?, mapping, "the same place again");
+    ensure!(sandbox.record().await?.ports.contains(&mapping), "it is not in the record");
+    Ok(())
+}
+
+async fn publish_at_a_taken_port_changes_nothing(bed: &Bed<'_>) -> Checked {
+    let sandbox = bed.fresh().await?;
+    let ports = part(sandbox.ports(), &*sandbox, "ports")?;
+    let taken = chosen(ports, 8125).await?;
+    let wanted = PortPublication::new(8126).with_address(Ipv4Addr::LOCALHOST.into()).with_port(taken.port);
+    let error = expect_error(ports.publish_at(wanted).await, &[ErrorKind::AlreadyExists], "a taken place")?;
+    let named = error.resource().is_some_and(|resource| resource.contains(&taken.port.to_string()));
+    ensure!(named, "the resource is not the address: {error:?}");
+    ensure_eq!(ports.published().await?, vec![taken], "what is published");
+    Ok(())
+}
+
+async fn publish_elsewhere_is_already_exists(bed: &Bed<'_>) -> Checked {
+    let sandbox = bed.fresh().await?;
+    let ports = part(sandbox.ports(), &*sandbox, "ports")?;
+    let first = chosen(ports, 8125).await?;
+    let elsewhere = PortPublication::new(8125).with_port(free_port()?);
+    let kinds = [ErrorKind::AlreadyExists];
+    expect_error(ports.publish_at(elsewhere).await, &kinds, "a port that is published elsewhere")?;
+    ensure_eq!(ports.published().await?, vec![first], "what is published");
+    Ok(())
+}
+
+async fn publish_at_port_zero_is_invalid(bed: &Bed<'_>) -> Checked {
+    let sandbox = bed.shared().await?;
+    let ports = part(sandbox.ports(), &*sandbox, "ports")?;
+    let kinds = [ErrorKind::InvalidInput];
+    expect_error(ports.publish(0).await, &kinds, "publishing port 0")?;
+    let host = PortPublication::new(8127).with_port(0);
+    expect_error(ports.publish_at(host).await, &kinds, "port 0 of the host").map(drop)
+}
+
+async fn unpublished_is_gone_and_free(bed: &Bed<'_>) -> Checked {
+    let sandbox = bed.fresh().await?;
+    let ports = part(sandbox.ports(), &*sandbox, "ports")?;
+    let mapping = ports.publish(8128).await?;
+    ensure!(ports.unpublish(8128).await?, "it was not published");
+    ensure!(ports.published().await?.is_empty(), "it is still in the list");
+    ensure!(sandbox.record().await?.ports.is_empty(), "it is still in the record");
+    eventually("the end of its address", || async {
+        Ok(TcpStream::connect((mapping.host.as_str(), mapping.port)).is_err())
+    })
+    .await?;
+    let again = PortPublication::new(8129).with_port(mapping.port);
+    let other = skip_unsupported(ports.publish_at(again).await)?;
+    ensure_eq!(other.port, mapping.port, "the place, for another port");
+    Ok(())
+}
+
+async fn unpublish_of_nothing_is_false(bed: &Bed<'_>) -> Checked {
+    let sandbox = bed.fresh().await?;
+    let ports = part(sandbox.ports(), &*sandbox, "ports")?;
+    ensure!(!ports.unpublish(8130).await?, "a port that was never published was");
+    ports.publish(8130).await?;
+    ensure!(ports.unpublish(8130).await?, "a published port was not");
+    ensure!(!ports.unpublish(8130).await?, "a port that was taken back was still published");
     Ok(())
 }
 

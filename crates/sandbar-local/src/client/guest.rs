@@ -4,7 +4,10 @@ use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use futures::io::{AsyncRead, AsyncWrite};
-use sandbar_core::{Error, Guest, GuestStream, Metrics, MetricsSample, PortMapping, Ports, Result, Retry};
+use sandbar_core::{
+    Error, ErrorKind, Guest, GuestStream, Metrics, MetricsSample, PortMapping, PortPublication, Ports,
+    Result, Retry,
+};
 use tokio::io::ReadBuf;
 
 use super::link::Link;
@@ -14,7 +17,7 @@ use crate::error::{fail, gone, not_running};
 use crate::home::now;
 use crate::inside::{Late, Unix};
 use crate::shim::AGENT_SOCKET;
-use crate::shim::protocol::{Op, Reply};
+use crate::shim::protocol::{Op, PortOrder, Reply};
 
 /// What the agent speaks: Connect with JSON, as envd of this version does.
 const PROTOCOL: &str = "connect-json/0.6.13";
@@ -53,12 +56,27 @@ impl Ports for Link {
         }
     }
 
-    async fn publish(&self, port: u16) -> Result<PortMapping> {
+    async fn publish_at(&self, port: PortPublication) -> Result<PortMapping> {
         const PUBLISH: &str = "publish";
-        check_port(port, PUBLISH)?;
-        match self.ask_shim(|| Op::Publish { port }, ANSWER, PUBLISH).await? {
+        port.check(PUBLISH).map_err(|error| error.with_backend(crate::config::BACKEND))?;
+        // Shims of earlier versions know the plain question only.
+        let op = || match PortOrder::from(port) {
+            PortOrder::Anywhere(port) => Op::Publish { port },
+            PortOrder::At(at) => Op::PublishAt { at },
+        };
+        match self.ask_shim(op, ANSWER, PUBLISH).await.map_err(|error| unknown_to_shim(error, self.id()))? {
             (Reply::Published(mapping), _) => Ok(mapping),
             _ => Err(misplaced(PUBLISH)),
+        }
+    }
+
+    async fn unpublish(&self, port: u16) -> Result<bool> {
+        const UNPUBLISH: &str = "unpublish";
+        check_port(port, UNPUBLISH)?;
+        let op = || Op::Unpublish { port };
+        match self.ask_shim(op, ANSWER, UNPUBLISH).await.map_err(|error| unknown_to_shim(error, self.id()))? {
+            (Reply::Unpublished { was_published }, _) => Ok(was_published),
+            _ => Err(misplaced(UNPUBLISH)),
         }
     }
 
@@ -104,6 +122,16 @@ impl Metrics for Link {
 /// Without a limit, a sandbox may use every core of the machine.
 fn host_cores() -> Option<f64> {
     std::thread::available_parallelism().ok().and_then(|cores| u32::try_from(cores.get()).ok()).map(f64::from)
+}
+
+/// A shim of an earlier version does not know every question.
+fn unknown_to_shim(error: Error, id: &sandbar_core::SandboxId) -> Error {
+    if error.kind() != ErrorKind::Protocol {
+        return error;
+    }
+    error.with_hint(format!(
+        "if an earlier version of `sandbar` made sandbox `{id}`, its shim can't do this: make the sandbox again"
+    ))
 }
 
 fn check_port(port: u16, operation: &'static str) -> Result<()> {

@@ -53,6 +53,9 @@ pub(crate) struct Private {
     pub(crate) owner: Option<Owner>,
     /// The digest of the host's programs that it was made over.
     pub(crate) fingerprint: String,
+    /// Published ports whose address on the host was chosen: another one will not do. Absent in records of earlier versions.
+    #[serde(default)]
+    pub(crate) chosen_ports: Vec<u16>,
     /// Keys of a newer version.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
@@ -193,6 +196,7 @@ mod tests {
                 shim: None,
                 owner: None,
                 fingerprint: "f".into(),
+                chosen_ports: Vec::new(),
                 rest: Map::new(),
             },
             rest: Map::new(),

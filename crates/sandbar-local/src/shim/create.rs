@@ -17,6 +17,7 @@ use serde_json::Map;
 
 use super::agent;
 use super::guard::{Guard, Wish};
+use super::listener::Listener;
 use super::pipes::Pipes;
 use super::protocol::{CreateOrders, LimitOrders, MountOrder};
 use super::shared::Shared;
@@ -31,16 +32,19 @@ use crate::{mounts, teardown};
 const ID_ATTEMPTS: usize = 8;
 
 /// Makes the sandbox up to its running agent. A failure leaves nothing, or its error names what is left.
-pub(super) fn create(home: Home, orders: CreateOrders, pipes: &Pipes) -> Result<Guard> {
+pub(super) fn create(home: Home, orders: &CreateOrders, pipes: &Pipes) -> Result<Guard> {
     let host = Host::observe();
     let sources = mounts::open_all(&orders.mounts, home.path())?;
+    // Before anything is made: an address that can't be had is known now, and is kept from now on.
+    let listeners =
+        orders.ports.iter().map(|port| Listener::bind("create", (*port).into())).collect::<Result<_>>()?;
     let base = Base::observe()?;
     let (folder, lock) = claim_folder(&home)?;
     let mut making = Making { home: &home, folder: &folder, lock: &lock, record: None };
-    let made = making.make(&host, &base, &orders, &sources, pipes);
+    let made = making.make(&host, &base, orders, &sources, pipes);
     match (made, making.record.take()) {
         (Ok((launched, cgroup, log)), Some(record)) => {
-            let wish = Wish { ports: orders.ports, lifetime_ms: orders.lifetime_ms };
+            let wish = Wish { ports: listeners, lifetime_ms: orders.lifetime_ms };
             Ok(Guard::of_new(Shared::new(home, folder, lock, record, cgroup, launched.pidfd), wish, log))
         }
         (Ok(_), None) => Err(making.undo(fail(ErrorKind::Unexpected, "create", "the record is lost"), None)),
@@ -229,6 +233,7 @@ fn new_record(
             shim,
             owner: orders.owner.clone(),
             fingerprint: base.fingerprint.clone(),
+            chosen_ports: Vec::new(),
             rest: Map::new(),
         },
         rest: Map::new(),

@@ -10,10 +10,11 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::listener::Listener;
 use super::pipes::Pipes;
 use super::protocol::Report;
 use super::shared::Shared;
-use super::{AGENT_SOCKET, create, limits, log, serve};
+use super::{AGENT_SOCKET, create, limits, log, ports, serve};
 use crate::error::{ErrorForm, engine, fail, io_error};
 use crate::home::now;
 use crate::inside::{Late, Unix};
@@ -47,7 +48,8 @@ enum Beginning {
 /// What the maker of a sandbox asked for that takes a running agent.
 #[derive(Debug)]
 pub(super) struct Wish {
-    pub(super) ports: Vec<u16>,
+    /// Listening already, so that nobody else gets their addresses.
+    pub(super) ports: Vec<Listener>,
     pub(super) lifetime_ms: Option<u64>,
 }
 
@@ -87,7 +89,7 @@ impl Guard {
         }
     }
 
-    async fn guard(self, pipes: &mut Pipes) -> Result<()> {
+    async fn guard(mut self, pipes: &mut Pipes) -> Result<()> {
         let mut tasks = JoinSet::new();
         let shared = Arc::clone(&self.shared);
         let begun = match self.begin(pipes, &mut tasks).await {
@@ -104,17 +106,17 @@ impl Guard {
     }
 
     /// Brings the sandbox to where it can be called ready, and starts what serves it.
-    async fn begin(&self, pipes: &Pipes, tasks: &mut JoinSet<()>) -> Result<Begun> {
+    async fn begin(&mut self, pipes: &Pipes, tasks: &mut JoinSet<()>) -> Result<Begun> {
         let shared = &self.shared;
         let fail_setup = |cause: std::io::Error| io_error("create", "the shim", cause);
         let pidfd =
             rustix::io::fcntl_dupfd_cloexec(&shared.pidfd, 3).map_err(|cause| fail_setup(cause.into()))?;
         let agent = descriptor::watch(pidfd).map_err(fail_setup)?;
         let mut owner = None;
-        match &self.beginning {
+        match &mut self.beginning {
             Beginning::New(pipe, wish) => {
                 let pipe =
-                    rustix::io::fcntl_dupfd_cloexec(pipe, 3).map_err(|cause| fail_setup(cause.into()))?;
+                    rustix::io::fcntl_dupfd_cloexec(&*pipe, 3).map_err(|cause| fail_setup(cause.into()))?;
                 let keeping = log::keep(Arc::clone(shared), pipe);
                 tasks.spawn(async move {
                     // Without its log an agent runs as well.
@@ -123,8 +125,11 @@ impl Guard {
                 let watched = pipes.owner().map_err(fail_setup)?;
                 await_ready(shared, &agent, &watched).await?;
                 owner = Some(watched);
-                for port in &wish.ports {
-                    shared.ports.publish(shared, *port, None).await?;
+                let listeners = std::mem::take(&mut wish.ports);
+                let chosen = listeners.iter().filter(|listener| listener.is_chosen());
+                let chosen: Vec<u16> = chosen.map(Listener::guest).collect();
+                for listener in listeners {
+                    shared.ports.serve(shared, listener)?;
                 }
                 let ready = now();
                 let deadline = create::deadline(wish.lifetime_ms, ready)?;
@@ -132,6 +137,7 @@ impl Guard {
                 shared
                     .update(|record| {
                         record.ports = published;
+                        record.private.chosen_ports = chosen;
                         record.state = State::Running;
                         record.started_at = Some(ready);
                         record.deadline = deadline;
@@ -139,16 +145,7 @@ impl Guard {
                     .map_err(|cause| io_error("create", "`record.json`", cause))?;
             }
             Beginning::Adopted => {
-                let ports = shared.record().ports;
-                for mapping in ports {
-                    shared.ports.publish(shared, mapping.guest, Some(mapping.port)).await?;
-                }
-                let published = shared.ports.list();
-                if shared.look(|record| record.ports != published) {
-                    shared
-                        .update(|record| record.ports = published)
-                        .map_err(|cause| io_error("adopt", "`record.json`", cause))?;
-                }
+                ports::bring_back(shared)?;
             }
         }
         let listener = serve::listen(&shared.home, &shared.folder)?;

@@ -74,7 +74,7 @@ fn start(orders: Orders, pipes: &Pipes) -> Result<Option<Guard>> {
             .with_hint("use the `sandbar` executable that belongs to the library: set `SANDBAR_HELPER`"));
     }
     match orders.task {
-        Task::Create(wanted) => create::create(Home::ensure(&orders.home)?, *wanted, pipes).map(Some),
+        Task::Create(wanted) => create::create(Home::ensure(&orders.home)?, &wanted, pipes).map(Some),
         Task::Adopt(id) => adopt::adopt(&orders.home, &id),
     }
 }

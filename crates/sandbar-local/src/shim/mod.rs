@@ -6,6 +6,7 @@ mod create;
 mod disk;
 mod guard;
 mod limits;
+mod listener;
 mod log;
 mod main;
 mod memory;

@@ -1,15 +1,16 @@
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
-use sandbar_core::{ErrorKind, PortMapping, Result};
+use sandbar_core::{ErrorKind, PortMapping, PortPublication, Result};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
+use super::listener::{Listener, fits};
 use super::shared::{Shared, hold};
 use crate::ctl;
 use crate::error::{fail, io_error};
@@ -74,46 +75,120 @@ fn questions(descriptors: Option<u64>) -> usize {
 }
 
 impl Ports {
-    /// Makes `port` reachable on the host's loopback, at `wanted` if that is free. A port that is published already keeps its address.
-    pub(super) async fn publish(
-        &self,
-        shared: &Arc<Shared>,
-        port: u16,
-        wanted: Option<u16>,
-    ) -> Result<PortMapping> {
-        if let Some(published) = hold(&self.published).get(&port) {
-            return Ok(published.mapping.clone());
-        }
-        let unavailable = |cause: std::io::Error| io_error("publish", &format!("port {port}"), cause);
-        let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).await {
-            Ok(listener) => listener,
-            // Somebody else has it by now.
-            Err(_) if wanted.is_some() => {
-                TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(unavailable)?
-            }
-            Err(cause) => return Err(unavailable(cause)),
-        };
-        let address = listener.local_addr().map_err(unavailable)?;
-        let mapping = PortMapping { guest: port, host: address.ip().to_string(), port: address.port() };
+    /// Takes connections at `listener` from now on.
+    pub(super) fn serve(&self, shared: &Arc<Shared>, listener: Listener) -> Result<PortMapping> {
+        let mapping = listener.mapping().clone();
         let mut published = hold(&self.published);
         if published.len() >= MAX_PORTS {
-            return Err(fail(
-                ErrorKind::LimitExceeded,
-                "publish",
-                format!("{MAX_PORTS} ports are published already"),
-            ));
+            let message = format!("{MAX_PORTS} ports are published already");
+            return Err(fail(ErrorKind::LimitExceeded, "publish", message)
+                .with_hint("take back one that is not needed"));
         }
-        if let Some(other) = published.get(&port) {
-            return Ok(other.mapping.clone());
-        }
-        let serving = Serving(tokio::spawn(serve(Arc::downgrade(shared), listener, port)));
-        published.insert(port, Published { mapping: mapping.clone(), _serving: serving });
+        let socket = listener
+            .into_socket()
+            .map_err(|cause| io_error("publish", &format!("port {}", mapping.guest), cause))?;
+        let serving = Serving(tokio::spawn(serve(Arc::downgrade(shared), socket, mapping.guest)));
+        published.insert(mapping.guest, Published { mapping: mapping.clone(), _serving: serving });
         Ok(mapping)
     }
 
     /// What is published.
     pub(super) fn list(&self) -> Vec<PortMapping> {
         hold(&self.published).values().map(|published| published.mapping.clone()).collect()
+    }
+
+    fn of(&self, guest: u16) -> Option<PortMapping> {
+        hold(&self.published).get(&guest).map(|published| published.mapping.clone())
+    }
+
+    fn remove(&self, guest: u16) -> bool {
+        hold(&self.published).remove(&guest).is_some()
+    }
+}
+
+/// Makes a port reachable where it says. One that is published at a place that fits keeps it.
+pub(super) fn publish(shared: &Arc<Shared>, wanted: PortPublication) -> Result<PortMapping> {
+    const PUBLISH: &str = "publish";
+    if let Some(mapping) = shared.ports.of(wanted.guest) {
+        if fits(&mapping, wanted) {
+            return Ok(mapping);
+        }
+        let PortMapping { guest, host, port } = mapping;
+        let message = format!("port {guest} is published already, at `{}`", address(&host, port));
+        return Err(fail(ErrorKind::AlreadyExists, PUBLISH, message)
+            .with_resource(format!("port {guest}"))
+            .with_hint("use that address, or take the port back first"));
+    }
+    let listener = Listener::bind(PUBLISH, wanted)?;
+    let is_chosen = listener.is_chosen();
+    let mapping = shared.ports.serve(shared, listener)?;
+    let published = shared.ports.list();
+    let written = shared.update(|record| {
+        record.ports = published;
+        record.private.chosen_ports.retain(|port| *port != wanted.guest);
+        record.private.chosen_ports.extend(is_chosen.then_some(wanted.guest));
+    });
+    written.map_err(|cause| {
+        // What no record tells of would be lost with this process.
+        shared.ports.remove(wanted.guest);
+        io_error(PUBLISH, "`record.json`", cause)
+    })?;
+    Ok(mapping)
+}
+
+/// Takes back what was published; the answer is whether it was.
+pub(super) fn unpublish(shared: &Arc<Shared>, guest: u16) -> Result<bool> {
+    if shared.ports.of(guest).is_none() {
+        return Ok(false);
+    }
+    shared
+        .update(|record| {
+            record.ports.retain(|mapping| mapping.guest != guest);
+            record.private.chosen_ports.retain(|port| *port != guest);
+        })
+        .map_err(|cause| io_error("unpublish", "`record.json`", cause))?;
+    Ok(shared.ports.remove(guest))
+}
+
+/// Publishes again what an earlier shim had. Where an address is somebody else's by now, a port that may be anywhere gets another; one whose place
+/// was chosen is not published any more, and the record says so.
+pub(super) fn bring_back(shared: &Arc<Shared>) -> Result<()> {
+    let (ports, chosen) = shared.look(|record| (record.ports.clone(), record.private.chosen_ports.clone()));
+    let mut lost = Vec::new();
+    for mapping in &ports {
+        let listener = match Listener::again(mapping) {
+            Ok(listener) => listener,
+            Err(_) if !chosen.contains(&mapping.guest) => {
+                Listener::bind("adopt", PortPublication::new(mapping.guest))?
+            }
+            Err(error) => {
+                lost.push((mapping.guest, error.message().to_owned()));
+                continue;
+            }
+        };
+        shared.ports.serve(shared, listener)?;
+    }
+    let published = shared.ports.list();
+    if ports == published {
+        return Ok(());
+    }
+    shared
+        .update(|record| {
+            record.ports = published;
+            for (guest, why) in lost {
+                record.private.chosen_ports.retain(|port| *port != guest);
+                let reasons = record.reason.take().into_iter().chain([why]).collect::<Vec<_>>();
+                record.reason = Some(reasons.join("; "));
+            }
+        })
+        .map_err(|cause| io_error("adopt", "`record.json`", cause))
+}
+
+/// An address as it is written: that of version 6 in brackets.
+fn address(host: &str, port: u16) -> String {
+    match host.parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, port).to_string(),
+        Err(_) => format!("{host}:{port}"),
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use sandbar_core::{
-    EnvVars, HostMount, KillCause, Labels, LastKill, LimitDemand, MountAccess, PortMapping, ProjectId,
-    Resources, SandboxId, SandboxName,
+    EnvVars, HostMount, KillCause, Labels, LastKill, LimitDemand, MountAccess, PortMapping, PortPublication,
+    ProjectId, Resources, SandboxId, SandboxName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -45,13 +45,41 @@ pub(crate) struct CreateOrders {
     pub(crate) project: Option<ProjectId>,
     pub(crate) env: EnvVars,
     pub(crate) labels: Labels,
-    pub(crate) ports: Vec<u16>,
+    pub(crate) ports: Vec<PortOrder>,
     pub(crate) mounts: Vec<MountOrder>,
     pub(crate) limits: LimitOrders,
     /// Lifetime in milliseconds.
     pub(crate) lifetime_ms: Option<u64>,
     /// Whom it belongs to, if it does not outlive its maker.
     pub(crate) owner: Option<Owner>,
+}
+
+/// A port to publish. One that may be anywhere is its number alone, as earlier versions have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum PortOrder {
+    /// At any free port of the host's loopback.
+    Anywhere(u16),
+    /// At a place that was chosen.
+    At(PortPublication),
+}
+
+impl From<PortPublication> for PortOrder {
+    fn from(port: PortPublication) -> Self {
+        match port {
+            PortPublication { guest, address: None, port: None } => Self::Anywhere(guest),
+            chosen => Self::At(chosen),
+        }
+    }
+}
+
+impl From<PortOrder> for PortPublication {
+    fn from(order: PortOrder) -> Self {
+        match order {
+            PortOrder::Anywhere(guest) => Self::new(guest),
+            PortOrder::At(chosen) => chosen,
+        }
+    }
 }
 
 /// A mount.
@@ -157,6 +185,10 @@ pub(crate) enum Op {
     Stats,
     /// Make a port reachable.
     Publish { port: u16 },
+    /// Make a port reachable at a place that was chosen.
+    PublishAt { at: PortPublication },
+    /// Take back what was published.
+    Unpublish { port: u16 },
     /// A connection to a port; after the answer, this connection is that one.
     Dial { port: u16 },
 }
@@ -173,8 +205,10 @@ pub(crate) enum Reply {
     Deadline(Option<Timestamp>),
     /// To [`Op::Stats`].
     Stats(Usage),
-    /// To [`Op::Publish`].
+    /// To [`Op::Publish`] and [`Op::PublishAt`].
     Published(PortMapping),
+    /// To [`Op::Unpublish`].
+    Unpublished { was_published: bool },
     /// To [`Op::Dial`].
     Dialled,
     /// Nothing listens on that port.
@@ -218,6 +252,15 @@ mod tests {
         assert_eq!(text, r#"{"v":1,"op":"dial","port":80}"#);
         let hello: Request = serde_json::from_str(r#"{"v":9,"op":"hello","more":1}"#).unwrap();
         assert_eq!(hello.v, 9);
+    }
+
+    #[test]
+    fn a_port_that_may_be_anywhere_is_a_number() {
+        let text = |port: PortPublication| serde_json::to_string(&PortOrder::from(port)).unwrap();
+        assert_eq!(text(PortPublication::new(80)), "80");
+        let chosen = PortPublication::new(80).with_port(8080);
+        assert_eq!(text(chosen), r#"{"guest":80,"address":null,"port":8080}"#);
+        assert_eq!(serde_json::from_str::<PortOrder>(&text(chosen)).unwrap(), PortOrder::At(chosen));
     }
 
     #[test]

@@ -103,13 +103,10 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
             set_deadline(shared, deadline, extend_only).await.map(Reply::Deadline)
         }
         Op::Stats => Ok(Reply::Stats(usage::measure(shared).await)),
-        Op::Publish { port } => {
-            let mapping = shared.ports.publish(shared, port, None).await?;
-            let published = shared.ports.list();
-            shared
-                .update(|record| record.ports = published)
-                .map_err(|cause| io_error("publish", "`record.json`", cause))?;
-            Ok(Reply::Published(mapping))
+        Op::Publish { port } => ports::publish(shared, port.into()).map(Reply::Published),
+        Op::PublishAt { at } => ports::publish(shared, at).map(Reply::Published),
+        Op::Unpublish { port } => {
+            ports::unpublish(shared, port).map(|was_published| Reply::Unpublished { was_published })
         }
         // The other two end the conversation and were dealt with before.
         Op::Hello | Op::Destroy | Op::Dial { .. } => {
