@@ -18,6 +18,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandbar-local", &["sandbar-core", "sandbar-wire", "sandbar-engine"]),
     ("sandbar", &["sandbar-core", "sandbar-local"]),
     ("sandbar-cli", &["sandbar", "sandbar-agent", "sandbar-local"]),
+    ("sandbar-bench", &["sandbar"]),
     ("xtask", &[]),
 ];
 

@@ -46,7 +46,6 @@ pub(super) struct Child<'a> {
 /// What one step leaves for the next ones.
 #[derive(Default)]
 struct State {
-    first_launch: bool,
     held: Option<OwnedFd>,
 }
 
@@ -114,8 +113,8 @@ fn take(child: &Child<'_>, step: &Step, state: &mut State) -> Result<(), Errno> 
             None => Ok(()),
         },
         Step::LeaveHost => child_mounts::leave_host(),
-        Step::OwnFile { path, bytes, when } => {
-            child_files::own_file(path, bytes, *when, &mut state.first_launch);
+        Step::OwnFile { path, bytes } => {
+            child_files::own_file(path, bytes);
             Ok(())
         }
         Step::OwnFolder { path, uid, gid } => child_files::own_folder(path, *uid, *gid),

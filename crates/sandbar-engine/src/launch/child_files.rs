@@ -6,9 +6,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chownat, fchmod, mkdirat, openat, statat, symlinkat,
     unlinkat,
 };
-use rustix::io::{Errno, write};
-
-use crate::plan::When;
+use rustix::io::{Errno, read, write};
 
 pub(super) fn dir(path: &CStr, mode: u16) -> Result<(), Errno> {
     match mkdirat(CWD, path, Mode::from_raw_mode(u32::from(mode))) {
@@ -34,19 +32,22 @@ pub(super) fn link(target: &CStr, path: &CStr) -> Result<(), Errno> {
     symlinkat(target, CWD, path)
 }
 
-/// What an earlier run left in the way (a folder, a read-only mount) is the sandbox's own affair: then the file stays as
-/// it is.
-pub(super) fn own_file(path: &CStr, bytes: &[u8], when: When, first_launch: &mut bool) {
-    if when == When::FirstLaunch && !*first_launch {
-        return;
-    }
-    if when != When::Absent {
+/// Sees that a file says this. What an earlier run left in the way (a folder, a read-only mount) is the sandbox's own affair:
+/// then it stays as it is.
+pub(super) fn own_file(path: &CStr, bytes: &[u8]) {
+    if !says(path, bytes) {
         let _ = unlinkat(CWD, path, AtFlags::empty());
+        let _ = file(path, 0o644, bytes);
     }
-    let made = file(path, 0o644, bytes);
-    if when == When::Absent {
-        *first_launch = made.is_ok();
-    }
+}
+
+fn says(path: &CStr, bytes: &[u8]) -> bool {
+    // Not to wait for a pipe of that name.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(CWD, path, flags, Mode::empty()) else { return false };
+    // A host name has at most 64 bytes; what is longer is another text.
+    let mut found = [0; 128];
+    read(&file, &mut found[..]).is_ok_and(|length| found.get(..length) == Some(bytes))
 }
 
 /// Gives a folder to its user where it is a folder and does not belong to that user yet. One that can't be looked at

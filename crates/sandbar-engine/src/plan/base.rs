@@ -1,11 +1,13 @@
 use std::ffi::{CStr, CString};
 use std::path::Path;
 
+use sha2::{Digest as _, Sha256};
+
 use super::build::{Building, STAGE_LAYERS, TreeMap, TreeOrigin, c};
 use super::step::{Bind, Presence, Source, Step, Target};
 use crate::error::Error;
 use crate::handover::AGENT_PATH;
-use crate::ids::IdMode;
+use crate::ids::{IdMode, USER_ID};
 use crate::spec::{Access, Durability, Spec};
 use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 
@@ -39,7 +41,7 @@ pub(super) fn identity(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Er
 /// The root overlay, and over it the host's programs where the template has them.
 pub(super) fn root<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Error> {
     let layers = layer(out, TreeOrigin::Layers, TreeMap::Plain, SAFE)?;
-    let mut lowers = Vec::new();
+    let mut lowers = vec![own(spec, out)?];
     for lower in &spec.root.lowers {
         lowers.push(layer(out, TreeOrigin::Fd(*lower), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?);
     }
@@ -58,6 +60,38 @@ pub(super) fn root<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Er
         bind_tree(out, tree, SAFE | ATTR_RDONLY, Target::Exact(c(format!("/new/{name}"))?));
     }
     Ok(())
+}
+
+/// The files and folders that are this sandbox's own from the beginning, as the topmost of the read-only layers. Written through the overlay they
+/// would cost a copy of each folder above them, and as much again when they are removed; and what the sandbox itself makes of them stays.
+fn own(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<String, Error> {
+    const LAYER: &str = "/own";
+    let hosts = format!(
+        "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 {}\n",
+        spec.hostname
+    );
+    for folder in ["", "/etc"] {
+        out.push(Step::Dir { path: c(format!("{LAYER}{folder}"))?, mode: 0o755 });
+    }
+    for (name, text) in
+        [("machine-id", machine_id(spec.id)), ("hostname", format!("{}\n", spec.hostname)), ("hosts", hosts)]
+    {
+        let path = c(format!("{LAYER}/etc/{name}"))?;
+        out.push(Step::File { path, mode: 0o644, bytes: text.into_bytes() });
+    }
+    if spec.root.host.is_some() && spec.ids.has_root() {
+        let home = c(format!("{LAYER}/home/user"))?;
+        out.push(Step::Dir { path: c(format!("{LAYER}/home"))?, mode: 0o755 });
+        out.push(Step::Dir { path: home.clone(), mode: 0o755 });
+        out.push(Step::OwnFolder { path: home, uid: USER_ID, gid: USER_ID });
+    }
+    Ok(LAYER.to_owned())
+}
+
+/// 32 hexadecimal digits: the same at each launch of a sandbox, and another for every other one.
+fn machine_id(id: &str) -> String {
+    let digest = Sha256::new().chain_update("sandbar machine id\0").chain_update(id).finalize();
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).chain(["\n".to_owned()]).collect()
 }
 
 /// The agent's file. It comes out of an overlay over its folder, so that the mount does not show where it lies.

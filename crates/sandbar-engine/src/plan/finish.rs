@@ -1,13 +1,12 @@
 use super::build::{Building, c, nofile};
 use super::counted::counted;
-use super::step::{Limited, Step, When};
+use super::step::{Limited, Step};
 use crate::capabilities;
 use crate::error::Error;
 use crate::handover::AGENT_PATH;
 use crate::host::{Host, UserCounts};
 use crate::ids::{IdMode, USER_ID};
 use crate::limits::Enforcement;
-use crate::random;
 use crate::spec::Spec;
 
 /// From the moment the host is out of reach to the agent.
@@ -19,7 +18,11 @@ pub(super) fn add(
 ) -> Result<(), Error> {
     out.push(Step::LastSetting { value: c("0")? });
     out.push(Step::LeaveHost);
-    own_files(spec, out)?;
+    // The host name is the launch's word, not that of an earlier one.
+    out.push(Step::OwnFile { path: c("/etc/hostname")?, bytes: format!("{}\n", spec.hostname).into_bytes() });
+    if spec.ids.has_root() {
+        out.push(Step::OwnFolder { path: c("/home/user")?, uid: USER_ID, gid: USER_ID });
+    }
 
     limit(out, Limited::OpenFiles, nofile(spec, host));
     limit(out, Limited::CoreSize, 0);
@@ -56,29 +59,6 @@ pub(super) fn add(
     }
     out.push(Step::Filter);
     out.push(Step::Execute(c(AGENT_PATH)?));
-    Ok(())
-}
-
-fn own_files(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
-    let machine_id = format!("{}\n", random::hex()?);
-    // The first of these decides whether this is the first launch.
-    for (path, text, when) in [
-        ("/etc/machine-id", machine_id, When::Absent),
-        ("/etc/hostname", format!("{}\n", spec.hostname), When::Always),
-        (
-            "/etc/hosts",
-            format!(
-                "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 {}\n",
-                spec.hostname
-            ),
-            When::FirstLaunch,
-        ),
-    ] {
-        out.push(Step::OwnFile { path: c(path)?, bytes: text.into_bytes(), when });
-    }
-    if spec.ids.has_root() {
-        out.push(Step::OwnFolder { path: c("/home/user")?, uid: USER_ID, gid: USER_ID });
-    }
     Ok(())
 }
 

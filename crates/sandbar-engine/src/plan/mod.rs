@@ -13,4 +13,4 @@ mod tests;
 pub(crate) use base::OOM_SCORE;
 pub use build::{Plan, plan};
 pub(crate) use build::{STAGE_LAYERS, TreeMap, TreeOrigin};
-pub(crate) use step::{Bind, Limited, Presence, Source, Step, Target, When};
+pub(crate) use step::{Bind, Limited, Presence, Source, Step, Target};

@@ -65,11 +65,10 @@ pub(crate) enum Step {
     },
     /// `/new` becomes `/` and everything of the host is gone.
     LeaveHost,
-    /// Files in the sandbox, where what an earlier run left may be in the way.
+    /// A file in the sandbox that has to say this, whatever an earlier run left there.
     OwnFile {
         path: CString,
         bytes: Vec<u8>,
-        when: When,
     },
     OwnFolder {
         path: CString,
@@ -124,14 +123,6 @@ pub(crate) enum Target {
     Exact(CString),
     /// Beneath `/new`, links resolved in it, made where it is not there. Each prefix of the path, the last is the whole.
     InRoot(Vec<CString>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
-    /// Only if it is not there; success makes this the sandbox's first launch.
-    Absent,
-    FirstLaunch,
-    Always,
 }
 
 /// Resource limits of processes.

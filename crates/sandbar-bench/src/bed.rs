@@ -1,0 +1,62 @@
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use sandbar::{CreateOptions, Lifetime, Sandbox, SandboxProvider};
+use tokio::runtime::Runtime;
+
+/// What measurements have in common: a data folder of their own, the executable, a runtime of one thread as the command line has it.
+pub(crate) struct Bed {
+    pub(crate) runtime: Runtime,
+    pub(crate) provider: Arc<dyn SandboxProvider>,
+    pub(crate) executable: PathBuf,
+    pub(crate) quick: bool,
+    folder: tempfile::TempDir,
+}
+
+impl Bed {
+    pub(crate) fn new(quick: bool) -> Result<Self, String> {
+        let text = |why: &dyn std::fmt::Display| why.to_string();
+        let executable = std::env::var_os("SANDBAR_HELPER")
+            .map(PathBuf::from)
+            .ok_or("SANDBAR_HELPER is not set: it names the `sandbar` executable to measure")?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|why| text(&why))?;
+        let folder = tempfile::Builder::new().prefix("sandbar-bench").tempdir().map_err(|why| text(&why))?;
+        let url = format!("local:{}", folder.path().join("home").display());
+        let provider = {
+            let _inside = runtime.enter();
+            sandbar::connect(&url).map_err(|why| text(&why))?
+        };
+        Ok(Self { runtime, provider, executable, quick, folder })
+    }
+
+    /// How often something is measured.
+    pub(crate) fn rounds(&self, whole: usize) -> usize {
+        if self.quick { (whole / 10).max(3) } else { whole }
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// A sandbox that ends with this process.
+    pub(crate) async fn create(&self) -> Result<Arc<dyn Sandbox>, String> {
+        let options = CreateOptions::new().with_lifetime(Lifetime::Owned);
+        self.provider.create(options).await.map_err(|error| error.to_string())
+    }
+
+    /// The command line, over the same data folder.
+    pub(crate) fn command_line(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.env("SANDBAR_HOME", self.folder().join("home"));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+}
+
+/// Runs a host command to its successful end.
+pub(crate) fn finish(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|why| format!("{}: {why}", command.get_program().display()))?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", command.get_program().display())) }
+}

@@ -1,0 +1,77 @@
+//! `sandbar-bench [NAME...] [--quick] [--json]`: measures what `docs/benchmarks.md` shows, as whoever runs it. The `sandbar` executable is the one
+//! that `SANDBAR_HELPER` names. `cargo xtask bench` builds both, runs this and renders what it prints.
+
+mod bed;
+mod create;
+mod crowd;
+mod exec;
+mod flow;
+mod memory;
+mod peer;
+mod row;
+mod sample;
+mod size;
+mod tree;
+
+use std::process::ExitCode;
+
+use bed::Bed;
+use row::Row;
+
+/// What can be measured: the name on the command line, and what measures it.
+type Measure = fn(&Bed) -> Result<Vec<Row>, String>;
+
+const MEASURES: &[(&str, Measure)] = &[
+    ("create", create::library),
+    ("run", create::command_line),
+    ("exec", exec::exec),
+    ("crowd", crowd::at_once),
+    ("idle", crowd::idle),
+    ("stdout", flow::stdout),
+    ("download", flow::download),
+    ("cp", tree::copy),
+    ("size", size::executable),
+];
+
+fn main() -> ExitCode {
+    let (flags, names): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|word| word.starts_with("--"));
+    if let Some(unknown) = flags.iter().find(|flag| flag.as_str() != "--quick") {
+        eprintln!("sandbar-bench: unknown option `{unknown}`: expected `--quick`");
+        return ExitCode::from(2);
+    }
+    let known: Vec<_> = MEASURES.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        eprintln!("sandbar-bench: nothing is called `{unknown}`; there are: {}", known.join(", "));
+        return ExitCode::from(2);
+    }
+    let bed = match Bed::new(!flags.is_empty()) {
+        Ok(bed) => bed,
+        Err(why) => {
+            eprintln!("sandbar-bench: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut code = ExitCode::SUCCESS;
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    for (name, measure) in MEASURES.iter().filter(|(name, _)| wanted(name)) {
+        eprintln!("measuring {name}");
+        match measure(&bed) {
+            Ok(rows) => {
+                for row in rows {
+                    if row.ours.failed > 0 {
+                        code = ExitCode::FAILURE;
+                    }
+                    match serde_json::to_string(&row) {
+                        Ok(line) => println!("{line}"),
+                        Err(why) => eprintln!("sandbar-bench: {name}: {why}"),
+                    }
+                }
+            }
+            Err(why) => {
+                eprintln!("sandbar-bench: {name}: {why}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
