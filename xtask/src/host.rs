@@ -20,9 +20,21 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("postgres", "postgresql"),
 ];
 
-/// Installs what is missing where that can be done (as root, on Debian and its kind), and says what stays missing.
+/// What benchmarks compare with.
+const PEERS: &[(&str, &str)] = &[("bwrap", "bubblewrap"), ("setpriv", "util-linux"), ("tar", "tar")];
+
+/// Installs what the tests miss where that can be done (as root, on Debian and its kind), and says what stays missing.
 pub(crate) fn prepare() -> Result<(), String> {
-    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !on_path(program)).collect();
+    install(PROGRAMS, "tests that need them say so and skip")
+}
+
+/// The same for benchmarks.
+pub(crate) fn prepare_peers() -> Result<(), String> {
+    install(PEERS, "rows that compare with them say so")
+}
+
+fn install(programs: &[(&str, &str)], otherwise: &str) -> Result<(), String> {
+    let missing: Vec<_> = programs.iter().filter(|(program, _)| !on_path(program)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -34,7 +46,7 @@ pub(crate) fn prepare() -> Result<(), String> {
             .args(["install", "-y", "-qq", "--no-install-recommends"])
             .args(packages));
     }
-    eprintln!("xtask: not on this machine: {} (tests that need them say so and skip)", packages.join(", "));
+    eprintln!("xtask: not on this machine: {} ({otherwise})", packages.join(", "));
     Ok(())
 }
 

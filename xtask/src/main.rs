@@ -1,5 +1,6 @@
 //! Development tasks of this repository. `cargo xtask help` lists them.
 
+mod bench;
 mod checks;
 mod host;
 mod modes;
@@ -15,6 +16,7 @@ cargo xtask TASK
   test      everything: format, lints, rules of the house, all tests as this user and, where this user is root,
             again as an ordinary user in both id modes (installs what the tests need, on Debian as root)
   check     only format, lints and rules of the house
+  bench     release builds measured beside their peers [NAME...] [--quick] [--write: docs/benchmarks.md]
   soak      the long sizes of the long checks [NAME...]; prints what it measured
   help      this
 ";
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let result = match arguments.first().map(String::as_str) {
         Some("test") => test::run(&arguments[1..]),
         Some("check") => checks::run(),
+        Some("bench") => bench::run(&arguments[1..]),
         Some("soak") => soak::run(&arguments[1..]),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

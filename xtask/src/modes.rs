@@ -91,7 +91,7 @@ impl Stage {
         Ok(())
     }
 
-    /// A command that runs `program` as the user with `folder` as its working folder.
+    /// A command that runs `program` as the user with `folder` as its working folder. Arguments can be added.
     pub(crate) fn command(&self, program: &Path, folder: &Path) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-euc", SCRIPT, "sh"]);
@@ -130,7 +130,7 @@ fn closed_ancestor() -> Option<PathBuf> {
     above.into_iter().find(|folder| fs::metadata(folder).is_ok_and(|meta| meta.mode() & 0o001 == 0))
 }
 
-/// `$1` stage, `$2` closed folder above the workspace or empty, `$3` workspace, `$4` working folder, `$5` program, `$6` uid, `$7` user.
+/// `$1` stage, `$2` closed folder above the workspace or empty, `$3` workspace, `$4` working folder, `$5` program, `$6` uid, `$7` user, then the program's arguments.
 const SCRIPT: &str = r#"
 if [ -n "$2" ]; then
   workspace=$(readlink -f "$3")
@@ -147,5 +147,7 @@ for file in passwd group subuid subgid; do
   mount --bind "$1/$file" "/etc/$file"
 done
 cd "$4"
-exec setpriv --reuid="$6" --regid="$6" --clear-groups --inh-caps=-all env USER="$7" LOGNAME="$7" "$5"
+program=$5 uid=$6 user=$7
+shift 7
+exec setpriv --reuid="$uid" --regid="$uid" --clear-groups --inh-caps=-all env USER="$user" LOGNAME="$user" "$program" "$@"
 "#;

@@ -28,6 +28,20 @@ const CHECKS: &[Check] = &[
         size: 200,
     },
     Check {
+        name: "idle",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "idle_side_by_side",
+        size: 500,
+    },
+    Check {
+        name: "at-once",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "parallel_creates",
+        size: 100,
+    },
+    Check {
         name: "parallel",
         package: "sandbar-local",
         target: "lifecycle",

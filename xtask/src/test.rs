@@ -43,19 +43,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 
 /// Builds the `sandbar` executable and answers where it is.
 pub(crate) fn build_helper(profile: &str) -> Result<PathBuf, String> {
+    build_executable(profile, "sandbar-cli", "sandbar")
+}
+
+/// Builds an executable of a package and answers where it is.
+pub(crate) fn build_executable(profile: &str, package: &str, name: &str) -> Result<PathBuf, String> {
     let text = output(&mut cargo(&[
         "build",
         "--locked",
         "--profile",
         profile,
         "-p",
-        "sandbar-cli",
+        package,
         "--message-format=json-render-diagnostics",
     ]))?;
     artifacts(&text)
-        .filter(|artifact| artifact["target"]["name"] == "sandbar")
+        .filter(|artifact| artifact["target"]["name"] == name)
         .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| "cargo built no executable `sandbar`".into())
+        .ok_or_else(|| format!("cargo built no executable `{name}`"))
 }
 
 fn run_cargo_tests(helper: &std::path::Path) -> Result<(), String> {

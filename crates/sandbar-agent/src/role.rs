@@ -56,6 +56,10 @@ fn read_config(descriptor: OwnedFd) -> io::Result<AgentConfig> {
         error => Err(error),
     })?;
     std::fs::File::from(descriptor).take(limit).read_to_end(&mut text)?;
+    if text.is_empty() {
+        let text = "no configuration came: nobody wants this sandbox any more";
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+    }
     let config: AgentConfig = serde_json::from_slice(&text).map_err(|error| {
         io::Error::new(io::ErrorKind::InvalidData, format!("read the configuration: {error}"))
     })?;

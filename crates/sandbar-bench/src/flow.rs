@@ -16,7 +16,7 @@ const BYTES: u64 = 256 << 20;
 /// Output of a command, through the guest's protocol.
 pub(crate) fn stdout(bed: &Bed) -> Result<Vec<Row>, String> {
     let sandbox = bed.runtime.block_on(bed.create())?;
-    let (mut ours, mut theirs) = (Samples::default(), Samples::default());
+    let (mut ours, mut theirs) = (Samples::rates(), Samples::rates());
     for _ in 0..bed.rounds(ROUNDS) {
         let begun = Instant::now();
         let outcome = through_pipe(HostCommand::new("head").args(["-c", &BYTES.to_string(), "/dev/zero"]));
@@ -40,7 +40,7 @@ pub(crate) fn download(bed: &Bed) -> Result<Vec<Row>, String> {
     }
     let copy = bed.folder().join("file");
     std::fs::write(&copy, vec![0; usize::try_from(BYTES).unwrap_or(0)]).map_err(|why| why.to_string())?;
-    let (mut ours, mut theirs) = (Samples::default(), Samples::default());
+    let (mut ours, mut theirs) = (Samples::rates(), Samples::rates());
     for _ in 0..bed.rounds(ROUNDS) {
         let begun = Instant::now();
         let outcome = through_pipe(HostCommand::new("cat").arg(&copy));

@@ -6,6 +6,8 @@ use serde::Serialize;
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     values: Vec<f64>,
+    /// Whether more is better: then percentiles count from the best down, too.
+    rates: bool,
     failed: usize,
     first_failure: Option<String>,
 }
@@ -22,6 +24,11 @@ pub(crate) struct Summary {
 }
 
 impl Samples {
+    /// Of what is better the more it is.
+    pub(crate) fn rates() -> Self {
+        Self { rates: true, ..Self::default() }
+    }
+
     /// Notes how long it took, in milliseconds, or that it failed.
     pub(crate) fn took<T>(&mut self, took: Duration, outcome: Result<T, String>) {
         self.value(took.as_secs_f64() * 1000.0, outcome);
@@ -41,6 +48,9 @@ impl Samples {
     /// Percentiles by the nearest rank: each is a value that was measured.
     pub(crate) fn summary(mut self) -> Summary {
         self.values.sort_by(f64::total_cmp);
+        if self.rates {
+            self.values.reverse();
+        }
         let at = |percent: usize| {
             let rank = (self.values.len() * percent).div_ceil(100).max(1);
             self.values.get(rank - 1).copied().unwrap_or(f64::NAN)
@@ -68,8 +78,14 @@ mod tests {
         }
         samples.took(Duration::from_secs(9), Err::<(), _>("no".into()));
         let summary = samples.summary();
-        assert_eq!([summary.p50, summary.p95, summary.p99], [50.0, 95.0, 99.0]);
+        let percentiles = [summary.p50, summary.p95, summary.p99].map(f64::to_bits);
+        assert_eq!(percentiles, [50.0, 95.0, 99.0].map(f64::to_bits));
         assert_eq!((summary.count, summary.failed, summary.first_failure.as_deref()), (100, 1, Some("no")));
+        let mut rates = Samples::rates();
+        for value in 1..=100 {
+            rates.value(f64::from(value), Ok(()));
+        }
+        assert!(rates.summary().p95.total_cmp(&6.0).is_eq(), "as good as this or better in 95 of 100");
         assert!(Samples::default().summary().p50.is_nan());
     }
 }

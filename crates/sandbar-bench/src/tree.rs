@@ -21,7 +21,7 @@ pub(crate) fn copy(bed: &Bed) -> Result<Vec<Row>, String> {
     let tree = bed.folder().join("tree");
     make_tree(&tree).map_err(|why| format!("{}: {why}", tree.display()))?;
     let sandbox = bed.runtime.block_on(bed.create())?;
-    let (mut ours, mut theirs) = (Samples::default(), Samples::default());
+    let (mut ours, mut theirs) = (Samples::rates(), Samples::rates());
     for round in 0..if bed.quick { 1 } else { ROUNDS } {
         let there = bed.folder().join(format!("copy-{round}"));
         let begun = Instant::now();

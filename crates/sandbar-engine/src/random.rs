@@ -4,14 +4,6 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::error::Error;
 
-/// 32 random hexadecimal digits, the form of a machine id.
-pub(crate) fn hex() -> Result<String, Error> {
-    Ok(bytes()?.iter().fold(String::with_capacity(32), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
-}
-
 /// A random UUID (version 4), the form of a boot id.
 pub(crate) fn uuid() -> Result<String, Error> {
     let mut bytes = bytes()?;

@@ -29,7 +29,8 @@ pub struct Spec<'a> {
     pub mounts: Vec<Mount<'a>>,
     /// The file that is executed inside as [`crate::handover::AGENT_PATH`]: absolute, statically linked.
     pub agent: &'a Path,
-    /// [`crate::sealed_memfd`] with the agent's configuration.
+    /// Where the agent reads its configuration to the end: a pipe, whose other end says it when the sandbox is wanted, or a
+    /// [`crate::sealed_memfd`].
     pub config: BorrowedFd<'a>,
     pub agent_listener: BorrowedFd<'a>,
     pub ctl_listener: BorrowedFd<'a>,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbar_core::{ErrorKind, Result};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
@@ -123,6 +124,14 @@ impl Drop for Watched<'_> {
     }
 }
 
+/// A shim that runs and has not reported.
+#[derive(Debug)]
+pub(crate) struct Shim {
+    child: Child,
+    orders: OwnedFd,
+    report: OwnedFd,
+}
+
 /// Starts a shim with `task` and waits for its report. If this future is dropped, the shim takes back what it did; its process goes to
 /// `abandon`, as it does after a failure.
 pub(crate) async fn start(
@@ -132,6 +141,13 @@ pub(crate) async fn start(
     operation: &'static str,
     abandon: &(dyn Fn(Child) + Send + Sync),
 ) -> Result<Started> {
+    let line = line(home, task, operation)?;
+    let shim = Shim::spawn(executable, operation)?;
+    shim.order(line, operation, abandon).await
+}
+
+/// Orders as they are sent.
+pub(crate) fn line(home: &Path, task: Task, operation: &'static str) -> Result<Vec<u8>> {
     let orders =
         Orders { v: VERSION, library: env!("CARGO_PKG_VERSION").to_owned(), home: home.to_owned(), task };
     let mut line =
@@ -141,60 +157,92 @@ pub(crate) async fn start(
         let message = format!("environment and labels are larger than {MAX_LINE} bytes");
         return Err(fail(ErrorKind::LimitExceeded, operation, message));
     }
-    let place = executable.display();
-    // The shim needs nothing of the environment, and what is in it is none of a sandbox' business.
-    let mut child = Command::new(executable)
-        .arg0(SHIM_NAME)
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|cause| io_error(operation, &format!("`{place}`"), cause))?;
-    let pipes = (child.stdin.take(), child.stdout.take());
-    let mut watched = Watched { child: Some(child), abandon };
-    let (Some(stdin), Some(stdout)) = pipes else {
-        return Err(fail(ErrorKind::Unexpected, operation, "the shim has no pipes"));
-    };
-    let broken = |cause: std::io::Error| io_error(operation, "the pipe to the shim", cause);
-    let mut sender =
-        nonblocking(OwnedFd::from(stdin)).and_then(pipe::Sender::from_owned_fd).map_err(broken)?;
-    let receiver =
-        nonblocking(OwnedFd::from(stdout)).and_then(pipe::Receiver::from_owned_fd).map_err(broken)?;
-    let exchange = async {
-        // A shim that refuses its orders may not read them to the end: its report tells why.
-        let _ = sender.write_all(&line).await;
-        let limit = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
-        let mut report = Vec::new();
-        BufReader::with_capacity(1024, receiver).take(limit).read_until(b'\n', &mut report).await?;
-        Ok(report)
-    };
-    let Ok(report) = timeout(REPORT, exchange).await else {
-        let message = format!("the shim did not report within {} s", REPORT.as_secs());
-        return Err(
-            fail(ErrorKind::Timeout, operation, message).with_retry(sandbar_core::Retry::OutcomeUnknown)
-        );
-    };
-    let report = report.map_err(broken)?;
-    if report.is_empty() {
-        let message =
-            format!("`{place}` ended without a report: it is no `sandbar` executable, or it was killed");
-        return Err(fail(ErrorKind::Unexpected, operation, message)
-            .with_retry(sandbar_core::Retry::OutcomeUnknown)
-            .with_hint(format!("see that `{}` names the right executable", env::HELPER)));
+    Ok(line)
+}
+
+impl Shim {
+    /// Starts one, which waits for its orders.
+    pub(crate) fn spawn(executable: &Path, operation: &'static str) -> Result<Self> {
+        let place = executable.display();
+        // The shim needs nothing of the environment, and what is in it is none of a sandbox' business.
+        let mut child = Command::new(executable)
+            .arg0(SHIM_NAME)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|cause| io_error(operation, &format!("`{place}`"), cause))?;
+        let broken = |cause: std::io::Error| io_error(operation, "the pipe to the shim", cause);
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(stdin), Some(stdout)) => {
+                let orders = nonblocking(OwnedFd::from(stdin)).map_err(broken)?;
+                let report = nonblocking(OwnedFd::from(stdout)).map_err(broken)?;
+                Ok(Self { child, orders, report })
+            }
+            _ => Err(fail(ErrorKind::Unexpected, operation, "the shim has no pipes")),
+        }
     }
-    let Ok(report) = serde_json::from_slice(&report) else {
-        return Err(fail(
-            ErrorKind::Config,
-            operation,
-            format!("`{place}` does not answer as a `sandbar` executable"),
-        )
-        .with_hint(format!("name the right one with `{}`", env::HELPER)));
-    };
-    let owner = sender.into_nonblocking_fd().map_err(broken)?;
-    let child =
-        watched.child.take().ok_or_else(|| fail(ErrorKind::Unexpected, operation, "the shim is lost"))?;
-    Ok(Started { report, owner, child })
+
+    /// Sends a short line at once, or not at all; `false` means that there is nobody to read it, or that it does not fit.
+    pub(crate) fn tell(&self, line: &[u8]) -> bool {
+        rustix::io::write(&self.orders, line).is_ok_and(|sent| sent == line.len())
+    }
+
+    /// Whether it said something already, or ended: one that waits for orders does neither.
+    pub(crate) fn is_over(&self) -> bool {
+        let mut watched = [PollFd::new(&self.report, PollFlags::IN)];
+        !matches!(poll(&mut watched, Some(&Timespec::default())), Ok(0))
+    }
+
+    /// Its process, of which somebody has to take note; without its pipes it takes back what it did.
+    pub(crate) fn dismiss(self) -> Child {
+        self.child
+    }
+
+    /// Sends the orders and waits for the report.
+    pub(crate) async fn order(
+        self,
+        line: Vec<u8>,
+        operation: &'static str,
+        abandon: &(dyn Fn(Child) + Send + Sync),
+    ) -> Result<Started> {
+        let Self { child, orders, report } = self;
+        let mut watched = Watched { child: Some(child), abandon };
+        let broken = |cause: std::io::Error| io_error(operation, "the pipe to the shim", cause);
+        let mut sender = pipe::Sender::from_owned_fd(orders).map_err(broken)?;
+        let receiver = pipe::Receiver::from_owned_fd(report).map_err(broken)?;
+        let exchange = async {
+            // A shim that refuses its orders may not read them to the end: its report tells why.
+            let _ = sender.write_all(&line).await;
+            let limit = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
+            let mut report = Vec::new();
+            BufReader::with_capacity(1024, receiver).take(limit).read_until(b'\n', &mut report).await?;
+            Ok(report)
+        };
+        let Ok(report) = timeout(REPORT, exchange).await else {
+            let message = format!("the shim did not report within {} s", REPORT.as_secs());
+            return Err(
+                fail(ErrorKind::Timeout, operation, message).with_retry(sandbar_core::Retry::OutcomeUnknown)
+            );
+        };
+        let report = report.map_err(broken)?;
+        if report.is_empty() {
+            let message = "the shim ended without a report: it is no `sandbar` executable, or it was killed";
+            return Err(fail(ErrorKind::Unexpected, operation, message)
+                .with_retry(sandbar_core::Retry::OutcomeUnknown)
+                .with_hint(format!("see that `{}` names the right executable", env::HELPER)));
+        }
+        let Ok(report) = serde_json::from_slice(&report) else {
+            let message = "what was started as a shim does not answer as a `sandbar` executable";
+            return Err(fail(ErrorKind::Config, operation, message)
+                .with_hint(format!("name the right one with `{}`", env::HELPER)));
+        };
+        let owner = sender.into_nonblocking_fd().map_err(broken)?;
+        let child =
+            watched.child.take().ok_or_else(|| fail(ErrorKind::Unexpected, operation, "the shim is lost"))?;
+        Ok(Started { report, owner, child })
+    }
 }
 
 fn nonblocking(fd: OwnedFd) -> std::io::Result<OwnedFd> {

@@ -22,12 +22,15 @@ mod options;
 mod provider;
 mod sandbox;
 mod shim;
+mod spare;
 mod teardown;
 mod template;
 mod unseat;
 mod wait;
 
-pub use config::{DEFAULT_DEADLINE, DEFAULT_DISK, DEFAULT_MEMORY, DEFAULT_PIDS, Defaults, LocalConfig};
+pub use config::{
+    DEFAULT_DEADLINE, DEFAULT_DISK, DEFAULT_MEMORY, DEFAULT_PIDS, Defaults, LocalConfig, Spare,
+};
 pub use provider::LocalProvider;
 pub use sandbox::LocalSandbox;
 pub use shim::shim_main;

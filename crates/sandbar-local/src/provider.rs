@@ -16,11 +16,13 @@ use sandbar_core::{
 use crate::config::{BACKEND, Defaults, LocalConfig};
 use crate::env::Environment;
 use crate::error::{fail, io_error};
+use crate::helper::Shim;
 use crate::home::Home;
 use crate::janitor;
 use crate::observe::Observed;
 use crate::sandbox::LocalSandbox;
-use crate::shim::protocol::{Report, Task};
+use crate::shim::protocol::{Report, Shape, Task};
+use crate::spare::Spares;
 use crate::template::Base;
 use crate::{descriptor, destroy, helper, options};
 
@@ -35,6 +37,8 @@ const CHILD_END: std::time::Duration = std::time::Duration::from_secs(2);
 ///
 /// A writable mount belongs, inside, to the sandbox' user: for root the owner of the mounted folder is shown as that user; for anybody else a
 /// sandbox with a writable mount has a single id, the caller's own, whatever subordinate ids there are, and `root` is refused in it.
+///
+/// From its second creation on, the provider keeps the next sandbox ready in advance (see [`Spare`](crate::Spare)).
 ///
 /// Calls need a Tokio runtime with I/O and time enabled.
 #[derive(Clone)]
@@ -52,6 +56,8 @@ pub(crate) struct Inner {
     owned: Mutex<BTreeMap<SandboxId, OwnedFd>>,
     /// Shims that this process started, and the sandboxes they are of: somebody has to take note of their end.
     children: Mutex<Vec<(Option<SandboxId>, Child)>>,
+    /// What is made ready for the next creation.
+    spares: Spares,
 }
 
 impl LocalProvider {
@@ -60,7 +66,7 @@ impl LocalProvider {
         let environment = Environment::read();
         let home = config.resolve_home(&environment)?;
         Home::open(&home)?;
-        let LocalConfig { home: _, helper, defaults } = config;
+        let LocalConfig { home: _, helper, defaults, spare } = config;
         let inner = Inner {
             home,
             helper,
@@ -68,6 +74,7 @@ impl LocalProvider {
             defaults,
             owned: Mutex::default(),
             children: Mutex::default(),
+            spares: Spares::new(spare),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -89,11 +96,17 @@ impl SandboxProvider for LocalProvider {
         let is_owned = orders.owner.is_some();
         let executable = self.inner.executable()?;
         // Found before there is something new, and removed meanwhile.
-        let work = Home::open(&self.inner.home)?.and_then(janitor::Work::find);
-        let tidying = work.map(|work| tokio::task::spawn_blocking(|| work.run()));
-        let task = Task::Create(Box::new(orders));
+        let home = Home::open(&self.inner.home)?;
+        let shape = orders.shape();
         let abandon = |child| self.inner.adopt_child(None, child);
-        let started = helper::start(&executable, &self.inner.home, task, "create", &abandon).await;
+        let line = helper::line(&self.inner.home, Task::Create(Box::new(orders)), "create")?;
+        let shim = match self.inner.spares.take(&shape, abandon) {
+            Some(shim) => shim,
+            None => Shim::spawn(&executable, "create")?,
+        };
+        let work = home.and_then(janitor::Work::find);
+        let tidying = work.map(|work| tokio::task::spawn_blocking(|| work.run()));
+        let started = shim.order(line, "create", &abandon).await;
         if let Some(tidying) = tidying {
             // What it could not remove, the command that names it will tell.
             let _ = tidying.await;
@@ -106,6 +119,9 @@ impl SandboxProvider for LocalProvider {
         self.inner.adopt_child(id, started.child);
         match started.report {
             Report::Ready { id, .. } => {
+                if self.inner.spares.created(&shape) {
+                    self.inner.prepare(executable, shape);
+                }
                 if is_owned {
                     self.inner.own(id.clone(), started.owner);
                 }
@@ -174,6 +190,17 @@ impl Inner {
     /// The executable for shims.
     pub(crate) fn executable(&self) -> Result<PathBuf> {
         helper::find(self.helper.as_deref(), &self.environment)
+    }
+
+    /// Has the next sandbox prepared, aside: starting a process takes a moment that nobody here waits for.
+    fn prepare(self: &Arc<Self>, executable: PathBuf, shape: Shape) {
+        let weak = Arc::downgrade(self);
+        tokio::task::spawn_blocking(move || {
+            if let Some(inner) = weak.upgrade() {
+                let abandon = |child| inner.adopt_child(None, child);
+                inner.spares.prepare(&executable, &inner.home, shape, abandon);
+            }
+        });
     }
 
     /// What stands in the data folder under `id`.

@@ -115,7 +115,7 @@ fn end_processes(folder: &Folder, mark: Option<&AgentMark>, group: Option<&Cgrou
 }
 
 /// Kills the first process inside; the kernel ends everything else in its namespace before that one is gone.
-fn end_agent(mark: &AgentMark) -> std::io::Result<()> {
+pub(crate) fn end_agent(mark: &AgentMark) -> std::io::Result<()> {
     let Some(pid) = mark.pid() else { return Ok(()) };
     let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => pidfd,

@@ -19,7 +19,7 @@ const FOLDER: &str = "templates/host";
 const UNFINISHED: &str = ".new-";
 
 /// The host's programs as they are now.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Base {
     pub(crate) roots: HostRoots,
     pub(crate) fingerprint: String,

@@ -1,6 +1,7 @@
 //! Deleting trees that somebody hostile made.
 
 mod mapped;
+mod spread;
 mod tree;
 mod walk;
 

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::mapped;
+use super::spread;
 use super::walk::{self, Outcome};
 use crate::error::Error;
 use crate::ids::IdMode;
@@ -48,7 +49,10 @@ pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr, ids: &IdMode) -> Result
     let c_name = CString::new(name.as_bytes())
         .map_err(|_| refuse(Error::reason("remove", shown(), "holds a zero byte")))?;
     let outcome = match ids {
-        IdMode::Range { .. } | IdMode::Single => walk::remove(parent, &c_name),
+        IdMode::Range { .. } | IdMode::Single => {
+            spread::remove_below(parent, &c_name);
+            walk::remove(parent, &c_name)
+        }
         IdMode::Subordinate(_) => mapped::remove(parent, &c_name, ids).map_err(refuse)?,
     };
     finish(&outcome)

@@ -100,10 +100,11 @@ impl Folder {
     }
 
     /// Puts the new record in the old one's place without the flush that a rename over a file brings: an owned sandbox ends with its maker, so
-    /// nobody reads its record after the machine's crash.
+    /// nobody reads its record after the machine's crash. The old one stays as the place to write the next in: a file system that gives a block
+    /// back and takes it again each time is slow.
     fn swap_record(&self) -> rustix::io::Result<()> {
         match renameat_with(&self.dir, NEW_RECORD, &self.dir, RECORD, RenameFlags::EXCHANGE) {
-            Ok(()) => unlinkat(&self.dir, NEW_RECORD, AtFlags::empty()),
+            Ok(()) => Ok(()),
             // There is none yet, or the file system has no such exchange.
             Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS) => {
                 renameat(&self.dir, NEW_RECORD, &self.dir, RECORD)
@@ -144,9 +145,11 @@ impl Folder {
 
     fn write_file(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
         use std::io::Write;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)?;
-        std::fs::File::from(file).write_all(bytes)
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mut file = std::fs::File::from(openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)?);
+        file.write_all(bytes)?;
+        // Shorter than what was there, most likely: only what is over is given back.
+        file.set_len(bytes.len() as u64)
     }
 }
 

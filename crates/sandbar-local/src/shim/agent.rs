@@ -1,14 +1,17 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use sandbar_core::{EnvVars, Result, SandboxId};
 
 use sandbar_engine::{Host, IdMode, SANDBOX_ROOT_CAPABILITIES};
 use serde::Serialize;
 
-use crate::error::{engine, io_error};
+use crate::error::io_error;
 use crate::home::{Folder, Home};
 use crate::template;
 
@@ -47,14 +50,17 @@ enum Sudo {
     Denied { reason: String },
 }
 
-/// The configuration in a sealed file: it holds the environment, which nobody but the agent shall read.
+/// How long an agent may take to read its configuration: it does nothing else.
+const READS: Duration = Duration::from_secs(10);
+
+/// The configuration. It holds the environment, which nobody but the agent shall read.
 pub(super) fn config(
     id: &SandboxId,
     env: &EnvVars,
     deadline: Option<Timestamp>,
     ids: &IdMode,
     host: &Host,
-) -> Result<OwnedFd> {
+) -> Result<Vec<u8>> {
     let config = AgentConfig {
         version: CONFIG_VERSION,
         sandbox_id: id.as_str(),
@@ -71,9 +77,32 @@ pub(super) fn config(
         },
         root_capabilities: SANDBOX_ROOT_CAPABILITIES.iter().map(|capability| capability.name).collect(),
     };
-    let bytes =
-        serde_json::to_vec(&config).map_err(|cause| io_error("create", "agent configuration", cause))?;
-    sandbar_engine::sealed_memfd(&bytes).map_err(|cause| engine("create", cause))
+    serde_json::to_vec(&config).map_err(|cause| io_error("create", "agent configuration", cause))
+}
+
+/// Writes the configuration to the agent that waits for it. That it is complete shows by the end of the pipe, so this takes it.
+pub(super) fn tell(pipe: OwnedFd, text: &[u8]) -> Result<()> {
+    let broken = |cause: std::io::Error| io_error("create", "the agent's configuration", cause);
+    rustix::io::ioctl_fionbio(&pipe, true).map_err(|cause| broken(cause.into()))?;
+    let end = Instant::now() + READS;
+    let mut rest = text;
+    while !rest.is_empty() {
+        match rustix::io::write(&pipe, rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let left =
+                    Timespec::try_from(end.saturating_duration_since(Instant::now())).unwrap_or_default();
+                match poll(&mut [PollFd::new(&pipe, PollFlags::OUT)], Some(&left)) {
+                    Ok(0) => return Err(broken(std::io::ErrorKind::TimedOut.into())),
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(cause) => return Err(broken(cause.into())),
+                }
+            }
+            Err(cause) => return Err(broken(cause.into())),
+        }
+    }
+    Ok(())
 }
 
 /// The two listeners that the agent gets: of the guest protocol and of the control protocol.

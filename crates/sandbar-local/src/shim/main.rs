@@ -5,7 +5,7 @@ use sandbar_core::Result;
 use super::guard::Guard;
 use super::pipes::Pipes;
 use super::protocol::{Orders, Report, Task, VERSION};
-use super::{adopt, create};
+use super::{adopt, create, prepare};
 use crate::error::{ErrorForm, fail};
 use crate::home::Home;
 
@@ -40,8 +40,10 @@ fn allow_descriptors() {
 }
 
 fn run(mut pipes: Pipes) -> i32 {
-    let started = match pipes.read_orders().and_then(|orders| start(orders, &pipes)) {
-        Ok(started) => started,
+    let started = match pipes.read_orders().and_then(|orders| start(orders, &mut pipes)) {
+        Ok(Started::Unwanted) => return 0,
+        Ok(Started::Elsewhere) => None,
+        Ok(Started::Here(guard)) => Some(guard),
         Err(error) => {
             pipes.report(&Report::Failed(ErrorForm::from(&error)));
             return 1;
@@ -61,8 +63,43 @@ fn run(mut pipes: Pipes) -> i32 {
     }
 }
 
-/// Does what has to be done before there is a runtime; `None` means that another shim guards the sandbox already.
-fn start(orders: Orders, pipes: &Pipes) -> Result<Option<Guard>> {
+/// What came of the orders.
+enum Started {
+    Here(Guard),
+    /// Another shim guards the sandbox already.
+    Elsewhere,
+    /// What was prepared is not wanted any more.
+    Unwanted,
+}
+
+/// Does what has to be done before there is a runtime.
+fn start(orders: Orders, pipes: &mut Pipes) -> Result<Started> {
+    let orders = checked(orders)?;
+    match orders.task {
+        Task::Create(wanted) => {
+            create::create(Home::ensure(&orders.home)?, &wanted, pipes, None).map(Started::Here)
+        }
+        Task::Prepare(shape) => {
+            // What goes wrong is told when it is asked for.
+            let prepared =
+                Home::ensure(&orders.home).and_then(|home| prepare::prepare(home, *shape, pipes)).ok();
+            match pipes.read_later_orders()?.map(checked).transpose()?.map(|later| (later.home, later.task)) {
+                Some((home, Task::Create(wanted))) => {
+                    create::create(Home::ensure(&home)?, &wanted, pipes, prepared).map(Started::Here)
+                }
+                Some(_) => Err(fail(
+                    sandbar_core::ErrorKind::Protocol,
+                    "create",
+                    "a shim that is prepared takes orders to create, and no others",
+                )),
+                None => Ok(Started::Unwanted),
+            }
+        }
+        Task::Adopt(id) => Ok(adopt::adopt(&orders.home, &id)?.map_or(Started::Elsewhere, Started::Here)),
+    }
+}
+
+fn checked(orders: Orders) -> Result<Orders> {
     if orders.v != VERSION {
         let message = format!(
             "the library (version {}) speaks version {} of the shim's protocol, the executable (version {}) speaks {VERSION}",
@@ -73,8 +110,5 @@ fn start(orders: Orders, pipes: &Pipes) -> Result<Option<Guard>> {
         return Err(fail(sandbar_core::ErrorKind::Config, "create", message)
             .with_hint("use the `sandbar` executable that belongs to the library: set `SANDBAR_HELPER`"));
     }
-    match orders.task {
-        Task::Create(wanted) => create::create(Home::ensure(&orders.home)?, &wanted, pipes).map(Some),
-        Task::Adopt(id) => adopt::adopt(&orders.home, &id),
-    }
+    Ok(orders)
 }

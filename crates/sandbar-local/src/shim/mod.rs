@@ -12,6 +12,7 @@ mod main;
 mod memory;
 mod pipes;
 mod ports;
+mod prepare;
 mod processes;
 pub(crate) mod protocol;
 mod serve;

@@ -34,8 +34,20 @@ pub(crate) struct Orders {
 pub(crate) enum Task {
     /// Make a sandbox.
     Create(Box<CreateOrders>),
+    /// Make ready what a sandbox of this shape needs, and wait for the orders to create one: they are another line of the same pipe. Where that
+    /// closes instead, nothing stays.
+    Prepare(Box<Shape>),
     /// Take over a sandbox whose shim is gone.
     Adopt(SandboxId),
+}
+
+/// What of a creation decides how the kernel's part of a sandbox is made. Nothing in it is anybody's secret or name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    pub(crate) mounts: Vec<MountOrder>,
+    pub(crate) limits: LimitOrders,
+    /// Whether it ends with its maker.
+    pub(crate) owned: bool,
 }
 
 /// What to make. Everything is decided: the shim adds no default.
@@ -82,8 +94,15 @@ impl From<PortOrder> for PortPublication {
     }
 }
 
+impl CreateOrders {
+    /// What has to be known before anything else of it is.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape { mounts: self.mounts.clone(), limits: self.limits.clone(), owned: self.owner.is_some() }
+    }
+}
+
 /// A mount.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountOrder {
     pub(crate) source: PathBuf,
     /// The guest path's bytes: it need not be text.
@@ -98,7 +117,7 @@ impl From<HostMount> for MountOrder {
 }
 
 /// Limits with the names of those that the caller insists on.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LimitOrders {
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) cpu_millis: Option<u32>,

@@ -172,6 +172,27 @@ pub(crate) async fn parallel(count: u32) {
     bed.assert_empty("after all").await;
 }
 
+/// Makes so many, one after the other, and lets them be: each is listed, each answers, none is left.
+pub(crate) async fn idle(count: u32) {
+    let Some(bed) = Bed::new() else { return };
+    let provider = bed.provider();
+    let mut made = Vec::new();
+    for _ in 0..count {
+        made.push(create(&provider).await);
+    }
+    let listed = provider.list_all(Query::new()).await.expect("a listing");
+    assert_eq!(listed.len(), made.len());
+    assert!(listed.iter().all(|record| record.state == sandbar_core::State::Running), "{listed:?}");
+    for sandbox in &made {
+        let output = sandbox.commands().run(&Command::new("true")).await.expect("an output");
+        assert!(output.status.is_success());
+    }
+    for sandbox in &made {
+        assert!(sandbox.destroy().await.expect("destroyed"));
+    }
+    bed.assert_empty("after all").await;
+}
+
 /// The command line, as the provider would find it.
 fn helper() -> std::path::PathBuf {
     if let Some(named) = std::env::var_os("SANDBAR_HELPER") {

@@ -15,6 +15,7 @@ mod long;
 mod parts;
 mod refusals;
 mod sockets;
+mod spare;
 
 /// Create, run, destroy, over and over.
 #[tokio::test]
@@ -26,6 +27,12 @@ async fn cycles_leave_nothing() {
 #[tokio::test]
 async fn kills_at_random_moments() {
     long::kills(support::size(20)).await;
+}
+
+/// Many side by side that do nothing.
+#[tokio::test]
+async fn idle_side_by_side() {
+    long::idle(support::size(12)).await;
 }
 
 /// Many at once.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sandbar_core::{CreateOptions, ProviderExt, Query, Sandbox, SandboxId, SandboxProvider};
-use sandbar_local::{LocalConfig, LocalProvider};
+use sandbar_local::{LocalConfig, LocalProvider, Spare};
 
 pub(crate) use look::{Traces, agent_pid, descendants, has_root_inside, is_alive, kill, shim_pid};
 
@@ -42,7 +42,7 @@ impl Bed {
 
     /// How to open it.
     pub(crate) fn config(&self) -> LocalConfig {
-        LocalConfig::new().with_home(self.home())
+        LocalConfig::new().with_home(self.home()).with_spare(Spare::None)
     }
 
     /// A new provider on it, as another process would have.

@@ -1,0 +1,288 @@
+//! What a sandbox is made of before it is anybody's: its folder, its id range, its control groups, and its namespaces with the agent in them, which
+//! waits for its configuration. There is no record yet, so no reader sees it; an agent whose shim ends without having configured it ends too.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use sandbar_core::{Error, ErrorKind, Limit, LimitState, MountAccess, Result};
+use sandbar_engine::{
+    Cgroup, Durability, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Root, Spec,
+};
+
+use super::agent;
+use super::pipes::Pipes;
+use super::protocol::{LimitOrders, MountOrder, Shape};
+use crate::error::{engine, fail, io_error};
+use crate::home::{AgentMark, Folder, Home, Lock};
+use crate::id::new_id;
+use crate::mounts;
+use crate::teardown::{self, Groups};
+use crate::template::Base;
+
+/// Ids that are tried: one is taken by chance never, and cleaned away under its maker hardly ever.
+const ID_ATTEMPTS: usize = 8;
+
+/// A sandbox without a name, a record or a configuration. Dropped, it is taken back, unless it was taken apart before.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    parts: Option<Parts>,
+}
+
+/// What it consists of.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) home: Home,
+    pub(super) folder: Folder,
+    pub(super) lock: Lock,
+    pub(super) shape: Shape,
+    pub(super) host: Host,
+    pub(super) base: Base,
+    pub(super) ids: IdMode,
+    pub(super) slot: Option<u32>,
+    pub(super) cgroup: Option<Cgroup>,
+    pub(super) agent: Launched,
+    /// How far each limit holds.
+    pub(super) limits: BTreeMap<String, Limit>,
+    /// What the agent says comes out here.
+    pub(super) log: OwnedFd,
+    /// What the agent is told goes in here, once.
+    pub(super) config: Option<OwnedFd>,
+}
+
+/// Makes everything up to the agent's start. A failure leaves nothing, or its error names what is left.
+pub(super) fn prepare(home: Home, shape: Shape, pipes: &Pipes) -> Result<Prepared> {
+    let host = Host::observe();
+    let sources = mounts::open_all(&shape.mounts, home.path())?;
+    let base = Base::observe()?;
+    let (folder, lock) = claim_folder(&home)?;
+    let place = Place { home: &home, folder: &folder, shape: &shape, host: &host, base: &base };
+    match place.fill(&sources, pipes) {
+        Ok(Filled { ids, slot, cgroup, agent, limits, log, config }) => {
+            let parts = Parts {
+                home,
+                folder,
+                lock,
+                shape,
+                host,
+                base,
+                ids,
+                slot,
+                cgroup,
+                agent,
+                limits,
+                log,
+                config,
+            };
+            Ok(Prepared { parts: Some(parts) })
+        }
+        // Nothing of it runs: a launch that fails leaves no process.
+        Err(error) => Err(match teardown::tear_down(&home, &folder, None, &lock, Groups::Unknown) {
+            Ok(()) => error,
+            Err(left) => left.left_behind().iter().cloned().fold(error, Error::with_left_behind),
+        }),
+    }
+}
+
+impl Prepared {
+    /// Whether a sandbox of this shape in this data folder can be made of it, as things are now.
+    pub(super) fn fits(&self, home: &Home, shape: &Shape) -> bool {
+        let Some(parts) = &self.parts else { return false };
+        parts.shape == *shape
+            && parts.home.path() == home.path()
+            && parts.folder.is_in_place(home).unwrap_or(false)
+            && !has_ended(&parts.agent.pidfd)
+            && Base::observe().is_ok_and(|base| base == parts.base)
+    }
+
+    /// What it consists of, to make a sandbox of it.
+    pub(super) fn into_parts(mut self) -> Option<Parts> {
+        self.parts.take()
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        let Some(Parts { home, folder, lock, cgroup, agent, .. }) = self.parts.take() else { return };
+        // Nobody asked for it, so there is nobody to tell; what can't be removed, the next command that writes removes.
+        let mark = AgentMark::new(agent.pid, agent.start_time);
+        if teardown::end_agent(&mark).is_ok() {
+            let _ = teardown::tear_down(&home, &folder, None, &lock, Groups::Known(cgroup.as_ref()));
+        }
+    }
+}
+
+/// Where a sandbox is being put together, and from what.
+struct Place<'a> {
+    home: &'a Home,
+    folder: &'a Folder,
+    shape: &'a Shape,
+    host: &'a Host,
+    base: &'a Base,
+}
+
+struct Filled {
+    ids: IdMode,
+    slot: Option<u32>,
+    cgroup: Option<Cgroup>,
+    agent: Launched,
+    limits: BTreeMap<String, Limit>,
+    log: OwnedFd,
+    config: Option<OwnedFd>,
+}
+
+impl Place<'_> {
+    fn fill(&self, sources: &[OwnedFd], pipes: &Pipes) -> Result<Filled> {
+        super::log::redirect(self.folder);
+        let (ids, slot) = self.ids()?;
+        let skeleton = self.base.skeleton(self.home)?;
+        let limits = self.shape.limits.to_engine();
+        let cgroup = Cgroup::create(&self.host.cgroups, self.folder.id().as_str(), &limits)
+            .map_err(|cause| engine("create", cause))?;
+        let (log, log_write) = pipe()?;
+        let (config_read, config) = pipe()?;
+        let (agent_listener, ctl_listener) = agent::listeners(self.home, self.folder)?;
+        let executable = own_file()?;
+        let spec = Spec {
+            id: self.folder.id().as_str(),
+            hostname: self.folder.id().as_str(),
+            ids: ids.clone(),
+            root: Root {
+                lowers: vec![skeleton.root.as_fd()],
+                host: Some(HostPrograms { additions: skeleton.usr.as_fd(), roots: &self.base.roots }),
+            },
+            writable: self.folder.as_fd(),
+            // Nobody can ask for its files after a crash of the host: it is destroyed with its maker.
+            durability: if self.shape.owned { Durability::Volatile } else { Durability::Synced },
+            mounts: self
+                .shape
+                .mounts
+                .iter()
+                .zip(sources)
+                .map(|(mount, source)| to_engine(mount, source))
+                .collect(),
+            agent: &executable,
+            config: config_read.as_fd(),
+            agent_listener: agent_listener.as_fd(),
+            ctl_listener: ctl_listener.as_fd(),
+            log: log_write.as_fd(),
+            cgroup: cgroup.as_ref(),
+            limits,
+        };
+        let plan = sandbar_engine::plan(&spec, self.host).map_err(|cause| engine("create", cause))?;
+        let enforced = plan.enforced();
+        let mut report = limits_report(&self.shape.limits, enforced);
+        let kernels = [
+            ("nofile", plan.nofile(), enforced.nofile),
+            ("inotify", plan.inotify().watches.into(), enforced.inotify),
+        ];
+        report.extend(kernels.map(|(name, value, state)| limit(name, Some(value), state, false)));
+        insist(&self.shape.limits, enforced, self.host)?;
+        still_wanted(pipes)?;
+        let agent = sandbar_engine::launch(plan).map_err(|cause| engine("create", cause))?;
+        Ok(Filled { ids, slot, cgroup, agent, limits: report, log, config: Some(config) })
+    }
+
+    /// How ids are mapped, and the number of the range. With a writable mount an ordinary user's sandbox has one id, so that its user is the
+    /// mount's owner on the host; anything else could write nothing there.
+    fn ids(&self) -> Result<(IdMode, Option<u32>)> {
+        if !self.host.needs_range() {
+            let writable = self.shape.mounts.iter().any(|mount| mount.access == MountAccess::ReadWrite);
+            return Ok((if writable { IdMode::Single } else { self.host.user_id_mode() }, None));
+        }
+        let claimed = self
+            .home
+            .claim_slot(self.folder.id())
+            .map_err(|cause| io_error("create", &format!("`{}/ids`", self.home.path().display()), cause))?;
+        let (slot, first) = claimed.ok_or_else(|| {
+            fail(ErrorKind::LimitExceeded, "create", "all ranges of host ids are in use")
+                .with_hint("destroy sandboxes that are not needed")
+        })?;
+        Ok((IdMode::range(first), Some(slot)))
+    }
+}
+
+/// The caller may have gone away while this took its time.
+pub(super) fn still_wanted(pipes: &Pipes) -> Result<()> {
+    if pipes.caller_is_gone() {
+        return Err(fail(ErrorKind::Conflict, "create", "the caller is gone"));
+    }
+    Ok(())
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut watched = [PollFd::new(process, PollFlags::IN)];
+    !matches!(poll(&mut watched, Some(&Timespec::default())), Ok(0))
+}
+
+fn claim_folder(home: &Home) -> Result<(Folder, Lock)> {
+    for _ in 0..ID_ATTEMPTS {
+        let id = new_id()?;
+        let made = Folder::create(home, &id)
+            .map_err(|cause| io_error("create", &format!("`{}`", home.folder_path(&id).display()), cause))?;
+        if let Some(made) = made {
+            return Ok(made);
+        }
+    }
+    Err(fail(ErrorKind::Unexpected, "create", format!("no new id after {ID_ATTEMPTS} attempts")))
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    pipe_with(PipeFlags::CLOEXEC).map_err(|cause| io_error("create", "a pipe", cause))
+}
+
+/// The executable itself: it is the agent, too.
+fn own_file() -> Result<PathBuf> {
+    std::fs::read_link("/proc/self/exe").map_err(|cause| io_error("create", "`/proc/self/exe`", cause))
+}
+
+fn to_engine<'a>(mount: &'a MountOrder, source: &'a OwnedFd) -> Mount<'a> {
+    Mount {
+        source: source.as_fd(),
+        target: Path::new(OsStr::from_bytes(&mount.target)),
+        access: match mount.access {
+            MountAccess::ReadOnly => sandbar_engine::Access::ReadOnly,
+            MountAccess::ReadWrite => sandbar_engine::Access::ReadWrite,
+        },
+    }
+}
+
+/// Refuses limits that were demanded and are not kept by the kernel here.
+fn insist(limits: &LimitOrders, enforced: Enforced, host: &Host) -> Result<()> {
+    for name in &limits.demanded {
+        let state = match name.as_str() {
+            "memory" => enforced.memory,
+            "cpu" => enforced.cpu,
+            "pids" => enforced.pids,
+            _ => enforced.disk,
+        };
+        if state != Enforcement::Enforced {
+            return Err(mounts::not_enforced(name, state == Enforcement::Watched, host));
+        }
+    }
+    Ok(())
+}
+
+fn limits_report(limits: &LimitOrders, enforced: Enforced) -> BTreeMap<String, Limit> {
+    // Nothing slows a processor hog down where no control group does, so nothing is what is said.
+    let cpu = if enforced.cpu == Enforcement::Watched { Enforcement::None } else { enforced.cpu };
+    BTreeMap::from([
+        limit("memory", limits.memory_bytes, enforced.memory, limits.memory_bytes.is_some()),
+        limit("cpu", limits.cpu_millis.map(u64::from), cpu, false),
+        limit("pids", limits.pids.map(u64::from), enforced.pids, false),
+        limit("disk", limits.disk_bytes, enforced.disk, limits.disk_bytes.is_some()),
+    ])
+}
+
+fn limit(name: &str, value: Option<u64>, state: Enforcement, counted: bool) -> (String, Limit) {
+    let state = match state {
+        Enforcement::Enforced => LimitState::Enforced,
+        Enforcement::Watched => LimitState::Watched,
+        Enforcement::None => LimitState::None,
+    };
+    (name.to_owned(), Limit { value, state, hits: counted.then_some(0) })
+}
