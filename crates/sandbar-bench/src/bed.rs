@@ -22,7 +22,7 @@ impl Bed {
             .ok_or("SANDBAR_HELPER is not set: it names the `sandbar` executable to measure")?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|why| text(&why))?;
-        let folder = tempfile::Builder::new().prefix("sandbar-bench").tempdir().map_err(|why| text(&why))?;
+        let folder = tempfile::Builder::new().prefix("sb-").tempdir().map_err(|why| text(&why))?;
         let url = format!("local:{}", folder.path().join("home").display());
         let provider = {
             let _inside = runtime.enter();

@@ -10,27 +10,44 @@ use crate::sample::Samples;
 const ROUNDS: usize = 300;
 /// Rounds before anything is noted: caches of the kernel and the template's skeleton.
 const WARM_UP: usize = 10;
-/// Between two rounds, so that what one of them left for the kernel to do in the background is not counted to the next, whoever's it is.
-const REST: Duration = Duration::from_millis(5);
+/// Between two rounds, so that what one of them left to be done in the background (the kernel's ends of namespaces, and the provider's preparation of
+/// the next sandbox) is not counted to the next, whoever's it is.
+const REST: Duration = Duration::from_millis(10);
 
 /// Create, run `true`, destroy, through the library.
 pub(crate) fn library(bed: &Bed) -> Result<Vec<Row>, String> {
-    in_turns(bed, "create", "create + `true` + destroy, library", Bar::AtMostTimes(1.5), || {
-        bed.runtime.block_on(cycle(bed))
-    })
+    let mut parts: [Samples; 3] = Default::default();
+    let (ours, peer) = in_turns(bed, REST, || bed.runtime.block_on(cycle(bed, Some(&mut parts))))?;
+    let what = "create + `true` + destroy, library, the next one prepared in between";
+    let mut rows = vec![Row::new("create", what, "ms", ours, peer, Bar::AtMostTimes(1.5))];
+    for (what, part) in ["of it, create", "of it, `true`", "of it, destroy"].into_iter().zip(parts) {
+        rows.push(Row::new("create", what, "ms", part, Peer::none(), Bar::None));
+    }
+    let (ours, peer) = in_turns(bed, Duration::ZERO, || bed.runtime.block_on(cycle(bed, None)))?;
+    let what = "the same without a pause in between";
+    rows.push(Row::new("create", what, "ms", ours, peer, Bar::None));
+    Ok(rows)
 }
 
 /// A process of the command line that does the same.
 pub(crate) fn command_line(bed: &Bed) -> Result<Vec<Row>, String> {
-    in_turns(bed, "run", "the process `sandbar run -- true`", Bar::AtMostTimes(3.0), || {
-        finish(bed.command_line().args(["run", "--", "true"]))
-    })
+    let (ours, peer) = in_turns(bed, REST, || finish(bed.command_line().args(["run", "--", "true"])))?;
+    Ok(vec![Row::new("run", "the process `sandbar run -- true`", "ms", ours, peer, Bar::AtMostTimes(3.0))])
 }
 
-async fn cycle(bed: &Bed) -> Result<(), String> {
+/// One life of a sandbox, and how long its parts took.
+async fn cycle(bed: &Bed, parts: Option<&mut [Samples; 3]>) -> Result<(), String> {
+    let begun = Instant::now();
     let sandbox = bed.create().await?;
+    let created = Instant::now();
     let output = sandbox.commands().run(&Command::new("true")).await.map_err(|error| error.to_string());
+    let ran = Instant::now();
     let destroyed = sandbox.destroy().await.map_err(|error| error.to_string());
+    if let Some([create, run, destroy]) = parts {
+        create.took(created - begun, Ok(()));
+        run.took(ran - created, Ok(()));
+        destroy.took(ran.elapsed(), Ok(()));
+    }
     if !output?.status.is_success() {
         return Err("`true` failed".into());
     }
@@ -39,11 +56,9 @@ async fn cycle(bed: &Bed) -> Result<(), String> {
 
 fn in_turns(
     bed: &Bed,
-    name: &'static str,
-    what: &str,
-    bar: Bar,
+    rest: Duration,
     mut work: impl FnMut() -> Result<(), String>,
-) -> Result<Vec<Row>, String> {
+) -> Result<(Samples, Peer), String> {
     let (mut ours, mut theirs) = (Samples::default(), Samples::default());
     let absent = no_bwrap();
     for _ in 0..WARM_UP {
@@ -54,13 +69,12 @@ fn in_turns(
             let begun = Instant::now();
             let outcome = finish(&mut bwrap());
             theirs.took(begun.elapsed(), outcome);
-            std::thread::sleep(REST);
+            std::thread::sleep(rest);
         }
         let begun = Instant::now();
         let outcome = work();
         ours.took(begun.elapsed(), outcome);
-        std::thread::sleep(REST);
+        std::thread::sleep(rest);
     }
-    let peer = absent.map_or_else(|| Peer::measured(BWRAP, theirs), Peer::Absent);
-    Ok(vec![Row::new(name, what, "ms", ours, peer, bar)])
+    Ok((ours, absent.map_or_else(|| Peer::measured(BWRAP, theirs), Peer::Absent)))
 }

@@ -37,6 +37,8 @@ pub(crate) enum Bar {
     AtMost(f64),
     /// The median is at least this, in the row's unit.
     AtLeast(f64),
+    /// There is none: the row explains another.
+    None,
 }
 
 impl Row {

@@ -1,7 +1,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, fstat, ioctl_getflags, ioctl_setflags, mkdirat,
+    openat, renameat, unlinkat,
+};
 use rustix::io::Errno;
 use sandbar_core::{ErrorKind, Result, SandboxId};
 
@@ -13,7 +16,9 @@ const FORMAT: u32 = 1;
 /// Longest `version` file that is read, in bytes.
 const MAX_VERSION: usize = 64;
 /// Folders of the data folder.
-const FOLDERS: &[&str] = &["names", "ids", "templates", "sandboxes", "trash"];
+const FOLDERS: &[&str] = &["names", "ids", "templates", SANDBOXES, "trash"];
+/// The folder of the sandboxes' own.
+const SANDBOXES: &str = "sandboxes";
 /// Every folder in here is for its owner alone.
 pub(super) const PRIVATE: Mode = Mode::RWXU;
 
@@ -182,9 +187,22 @@ impl Home {
         done
     }
 
+    /// Tells a file system of the ext family that what lies in this folder has nothing to do with each other: each sandbox then gets a place of its own
+    /// on the disk. All in one place, they would look for room among what their neighbours just deleted, which is slow where there is no journal.
+    fn spread(&self, folder: &str) -> rustix::io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let folder = openat(&self.dir, folder, flags, Mode::empty())?;
+        // Other file systems have no such wish, and say so.
+        if let Ok(now) = ioctl_getflags(&folder) {
+            let _ = ioctl_setflags(&folder, now | IFlags::TOPDIR);
+        }
+        Ok(())
+    }
+
     fn make_folders(&self) -> rustix::io::Result<()> {
         for folder in FOLDERS {
             match mkdirat(&self.dir, *folder, PRIVATE) {
+                Ok(()) if *folder == SANDBOXES => self.spread(folder)?,
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(cause) => return Err(cause),
             }

@@ -112,6 +112,8 @@ impl Guard {
         let pidfd =
             rustix::io::fcntl_dupfd_cloexec(&shared.pidfd, 3).map_err(|cause| fail_setup(cause.into()))?;
         let agent = descriptor::watch(pidfd).map_err(fail_setup)?;
+        // While the agent starts; it is served once there is something to serve.
+        let listener = serve::listen(&shared.home, &shared.folder)?;
         let mut owner = None;
         match &mut self.beginning {
             Beginning::New(pipe, wish) => {
@@ -148,7 +150,6 @@ impl Guard {
                 ports::bring_back(shared)?;
             }
         }
-        let listener = serve::listen(&shared.home, &shared.folder)?;
         tasks.spawn(serve::serve(Arc::clone(shared), listener));
         tasks.spawn(limits::watch(Arc::clone(shared)));
         Ok(Begun { agent, owner })
