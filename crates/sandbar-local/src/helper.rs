@@ -127,6 +127,8 @@ impl Drop for Watched<'_> {
 /// A shim that runs and has not reported.
 #[derive(Debug)]
 pub(crate) struct Shim {
+    /// Where its executable is, for messages.
+    place: PathBuf,
     child: Child,
     orders: OwnedFd,
     report: OwnedFd,
@@ -178,7 +180,7 @@ impl Shim {
             (Some(stdin), Some(stdout)) => {
                 let orders = nonblocking(OwnedFd::from(stdin)).map_err(broken)?;
                 let report = nonblocking(OwnedFd::from(stdout)).map_err(broken)?;
-                Ok(Self { child, orders, report })
+                Ok(Self { place: executable.to_owned(), child, orders, report })
             }
             _ => Err(fail(ErrorKind::Unexpected, operation, "the shim has no pipes")),
         }
@@ -207,7 +209,8 @@ impl Shim {
         operation: &'static str,
         abandon: &(dyn Fn(Child) + Send + Sync),
     ) -> Result<Started> {
-        let Self { child, orders, report } = self;
+        let Self { place, child, orders, report } = self;
+        let place = place.display();
         let mut watched = Watched { child: Some(child), abandon };
         let broken = |cause: std::io::Error| io_error(operation, "the pipe to the shim", cause);
         let mut sender = pipe::Sender::from_owned_fd(orders).map_err(broken)?;
@@ -228,13 +231,14 @@ impl Shim {
         };
         let report = report.map_err(broken)?;
         if report.is_empty() {
-            let message = "the shim ended without a report: it is no `sandbar` executable, or it was killed";
+            let message =
+                format!("`{place}` ended without a report: it is no `sandbar` executable, or it was killed");
             return Err(fail(ErrorKind::Unexpected, operation, message)
                 .with_retry(sandbar_core::Retry::OutcomeUnknown)
                 .with_hint(format!("see that `{}` names the right executable", env::HELPER)));
         }
         let Ok(report) = serde_json::from_slice(&report) else {
-            let message = "what was started as a shim does not answer as a `sandbar` executable";
+            let message = format!("`{place}` does not answer as a `sandbar` executable");
             return Err(fail(ErrorKind::Config, operation, message)
                 .with_hint(format!("name the right one with `{}`", env::HELPER)));
         };

@@ -9,7 +9,7 @@ use sandbar_core::{
     LimitDemand, MainCommand, MountAccess, ProviderExt, Query, Resources, RestartPolicy, SandboxName,
     SandboxProvider, TemplateId, VolumeMount, VolumeName,
 };
-use sandbar_local::{LocalConfig, LocalProvider};
+use sandbar_local::{LocalConfig, LocalProvider, Spare};
 
 use crate::support::{Bed, create};
 
@@ -185,7 +185,9 @@ async fn a_full_disk_is_told_and_can_be_cleaned() {
         return;
     };
     let disk = std::path::PathBuf::from(disk);
-    let provider = LocalProvider::open(LocalConfig::new().with_home(disk.join("home"))).expect("a provider");
+    let provider =
+        LocalProvider::open(LocalConfig::new().with_home(disk.join("home")).with_spare(Spare::None))
+            .expect("a provider");
     let sandbox = create(&provider).await;
     let mut filler = fs::File::create(disk.join("filler")).expect("a file");
     loop {
