@@ -7,7 +7,7 @@ use crate::peer::{BWRAP, bwrap, no_bwrap};
 use crate::row::{Bar, Peer, Row};
 use crate::sample::Samples;
 
-const ROUNDS: usize = 300;
+const ROUNDS: usize = 150;
 /// Rounds before anything is noted: caches of the kernel and the template's skeleton.
 const WARM_UP: usize = 10;
 /// Between two rounds, so that what one of them left to be done in the background (the kernel's ends of namespaces, and the provider's preparation of

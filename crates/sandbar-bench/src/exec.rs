@@ -7,7 +7,7 @@ use crate::bed::{Bed, finish};
 use crate::row::{Bar, Peer, Row};
 use crate::sample::Samples;
 
-const ROUNDS: usize = 1000;
+const ROUNDS: usize = 500;
 
 /// `true` in a sandbox that runs, and `true` on the host.
 pub(crate) fn exec(bed: &Bed) -> Result<Vec<Row>, String> {

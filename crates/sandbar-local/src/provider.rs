@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -95,18 +96,25 @@ impl SandboxProvider for LocalProvider {
         let orders = options::resolve(options, &self.inner.defaults)?;
         let is_owned = orders.owner.is_some();
         let executable = self.inner.executable()?;
-        // Found before there is something new, and removed meanwhile.
         let home = Home::open(&self.inner.home)?;
         let shape = orders.shape();
         let abandon = |child| self.inner.adopt_child(None, child);
         let line = helper::line(&self.inner.home, Task::Create(Box::new(orders)), "create")?;
-        let shim = match self.inner.spares.take(&shape, abandon) {
+        let spare = self.inner.spares.take(&shape, abandon);
+        let is_ready = spare.is_some();
+        let shim = match spare {
             Some(shim) => shim,
             None => Shim::spawn(&executable, "create")?,
         };
+        let mut ordered = std::pin::pin!(shim.order(line, "create", &abandon));
+        // What is prepared has its place already and works while this one looks for leftovers; else they are found before there is something new.
+        let early = if is_ready { futures::poll!(ordered.as_mut()) } else { Poll::Pending };
         let work = home.and_then(janitor::Work::find);
         let tidying = work.map(|work| tokio::task::spawn_blocking(|| work.run()));
-        let started = shim.order(line, "create", &abandon).await;
+        let started = match early {
+            Poll::Ready(started) => started,
+            Poll::Pending => ordered.await,
+        };
         if let Some(tidying) = tidying {
             // What it could not remove, the command that names it will tell.
             let _ = tidying.await;
