@@ -166,6 +166,8 @@ fn overlay(
         (c"lowerdir", Some(c(lowers.join(":"))?)),
         // Overlay's own marks as `user.` attributes: a user namespace may not write `trusted.` ones.
         (c"userxattr", None),
+        // One device and one space of inode numbers for all layers, though one of them is in memory: what is deleted and still open is known by it.
+        (c"xino", Some(c"on".into())),
     ];
     let mut attrs = SAFE;
     match upper {
