@@ -164,6 +164,28 @@ fn usr_is_writable_only_where_owners_have_names() {
     assert!(!usr_upper(&steps(IdMode::Single, 1000)));
 }
 
+/// What a sandbox finds in `/etc` from its beginning, by name.
+fn own_file(id: &'static str, name: &str) -> String {
+    let all = with_plan(IdMode::Single, &host(1000), |spec| spec.id = id, |plan| plan.unwrap().steps);
+    let mounted = position(&all, |step| matches!(step, Step::Mount { kind, .. } if *kind == c"overlay"));
+    let found = all[..mounted].iter().find_map(|step| match step {
+        Step::File { path, bytes, .. } if path.to_str() == Ok(&format!("/own/etc/{name}")) => {
+            Some(bytes.clone())
+        }
+        _ => None,
+    });
+    String::from_utf8(found.expect("it is there before its layer is mounted")).unwrap()
+}
+
+#[test]
+fn a_machine_id_is_the_same_at_each_launch_and_another_for_each_sandbox() {
+    let id = own_file("one", "machine-id");
+    assert_eq!(id, own_file("one", "machine-id"));
+    assert_ne!(id, own_file("other", "machine-id"));
+    assert!(id.len() == 33 && id.trim_end().bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+    assert!(own_file("one", "hosts").contains("localhost"));
+}
+
 #[test]
 fn settings_are_written_before_proc_sys_is_closed() {
     let all = steps(IdMode::Single, 1000);
