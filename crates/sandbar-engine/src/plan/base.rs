@@ -1,6 +1,7 @@
 use std::ffi::{CStr, CString};
 use std::path::Path;
 
+use rustix::fs::{fstat, stat};
 use sha2::{Digest as _, Sha256};
 
 use super::build::{Building, STAGE_LAYERS, TreeMap, TreeOrigin, c};
@@ -8,7 +9,7 @@ use super::step::{Bind, Presence, Source, Step, Target};
 use crate::error::Error;
 use crate::handover::AGENT_PATH;
 use crate::ids::{IdMode, USER_ID};
-use crate::spec::{Access, Durability, Spec};
+use crate::spec::{Access, Durability, HostPrograms, Spec};
 use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 
 /// What every mount has that is not a device.
@@ -45,7 +46,7 @@ pub(super) fn root<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Er
     for lower in &spec.root.lowers {
         lowers.push(layer(out, TreeOrigin::Fd(*lower), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?);
     }
-    overlay(out, &lowers, Some((&layers, "")), spec.durability, "/new")?;
+    overlay(out, &lowers, Some((&layers, "")), (Layers::OfSeveral, spec.durability), "/new")?;
     let Some(host) = &spec.root.host else { return Ok(()) };
     let lowers = [
         layer(out, TreeOrigin::Fd(host.additions), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?,
@@ -53,7 +54,7 @@ pub(super) fn root<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Er
     ];
     // Only where the mount maps ids do the owners of the host's files have names inside, which a copy needs.
     let upper = matches!(spec.ids, IdMode::Range { .. }).then_some((layers.as_str(), "usr-"));
-    overlay(out, &lowers, upper, spec.durability, "/new/usr")?;
+    overlay(out, &lowers, upper, (Layers::of(host), spec.durability), "/new/usr")?;
     for name in &host.roots.folders {
         let origin = TreeOrigin::Path(Path::new("/").join(name));
         let tree = out.tree(origin, TreeMap::Sandbox, SAFE | ATTR_RDONLY);
@@ -103,7 +104,7 @@ pub(super) fn agent<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), E
     let folder = layer(out, TreeOrigin::Path(folder.to_owned()), TreeMap::Sandbox, attrs)?;
     out.push(Step::Dir { path: c"/a".into(), mode: 0o755 });
     // An overlay without a writable layer wants two others; the second is empty.
-    overlay(out, &[folder, "/m/none".to_owned()], None, spec.durability, "/a")?;
+    overlay(out, &[folder, "/m/none".to_owned()], None, (Layers::OfSeveral, spec.durability), "/a")?;
     let target = c(format!("/new{AGENT_PATH}"))?;
     out.push(Step::File { path: target.clone(), mode: 0o555, bytes: Vec::new() });
     out.push(Step::Bind(Bind {
@@ -153,12 +154,29 @@ fn bind_tree(out: &mut Building<'_>, tree: usize, attrs: u64, target: Target) {
     out.push(Step::Bind(Bind { source: Source::Tree(tree), attrs, target, presence: Presence::Required }));
 }
 
+/// Whether the layers of an overlay lie on one file system or on several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layers {
+    OfOne,
+    OfSeveral,
+}
+
+impl Layers {
+    /// Those of `/usr`: our additions lie with the data folder, which may be another file system than the host's programs.
+    fn of(host: &HostPrograms<'_>) -> Self {
+        match (fstat(host.additions), stat(&host.roots.usr)) {
+            (Ok(additions), Ok(usr)) if additions.st_dev == usr.st_dev => Self::OfOne,
+            _ => Self::OfSeveral,
+        }
+    }
+}
+
 /// `upper` is the folder of writable layers and the start of their names.
 fn overlay(
     out: &mut Building<'_>,
     lowers: &[String],
     upper: Option<(&str, &str)>,
-    durability: Durability,
+    (layers, durability): (Layers, Durability),
     target: &str,
 ) -> Result<(), Error> {
     let mut options: Vec<(&'static CStr, Option<CString>)> = vec![
@@ -166,14 +184,17 @@ fn overlay(
         (c"lowerdir", Some(c(lowers.join(":"))?)),
         // Overlay's own marks as `user.` attributes: a user namespace may not write `trusted.` ones.
         (c"userxattr", None),
-        // One device and one space of inode numbers for all layers, though one of them is in memory: what is deleted and still open is known by it.
-        (c"xino", Some(c"on".into())),
     ];
+    if layers == Layers::OfSeveral {
+        // One device and one space of inode numbers for all: what is deleted and still open is known by it. Where they are so anyway, the kernel
+        // complains in its log about the option.
+        options.push((c"xino", Some(c"on".into())));
+    }
     let mut attrs = SAFE;
     match upper {
-        Some((layers, start)) => {
-            options.push((c"upperdir", Some(c(format!("{layers}/{start}upper"))?)));
-            options.push((c"workdir", Some(c(format!("{layers}/{start}work"))?)));
+        Some((folder, start)) => {
+            options.push((c"upperdir", Some(c(format!("{folder}/{start}upper"))?)));
+            options.push((c"workdir", Some(c(format!("{folder}/{start}work"))?)));
             if durability == Durability::Volatile {
                 options.push((c"volatile", None));
             }
