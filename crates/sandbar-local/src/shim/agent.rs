@@ -102,6 +102,8 @@ pub(super) fn tell(pipe: OwnedFd, text: &[u8]) -> Result<()> {
             Err(cause) => return Err(broken(cause.into())),
         }
     }
+    // With its end the agent knows that it has all.
+    drop(pipe);
     Ok(())
 }
 
