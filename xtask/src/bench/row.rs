@@ -69,11 +69,12 @@ impl Row {
             return "-".to_owned();
         };
         let limit = value.as_f64().unwrap_or(f64::NAN);
+        let measured = !ours.is_nan();
         let (text, met) = match kind.as_str() {
             "at_most_times" => (format!("<= {limit} x"), ratio.map(|ratio| ratio <= limit)),
             "at_least_times" => (format!(">= {limit} x"), ratio.map(|ratio| ratio >= limit)),
-            "at_most" => (format!("<= {limit}"), Some(ours <= limit)),
-            _ => (format!(">= {limit}"), Some(ours >= limit)),
+            "at_most" => (format!("<= {limit}"), measured.then_some(ours <= limit)),
+            _ => (format!(">= {limit}"), measured.then_some(ours >= limit)),
         };
         match met {
             Some(true) => format!("{text}, met"),
