@@ -33,8 +33,8 @@ pub(crate) fn stdout(bed: &Bed) -> Result<Vec<Row>, String> {
 /// A file out of a sandbox.
 pub(crate) fn download(bed: &Bed) -> Result<Vec<Row>, String> {
     let sandbox = bed.runtime.block_on(bed.create())?;
-    let make = Command::shell(format!("head -c {BYTES} /dev/zero > /tmp/file"));
-    let made = bed.runtime.block_on(sandbox.commands().run(&make)).map_err(|error| error.to_string())?;
+    let command = Command::shell(format!("head -c {BYTES} /dev/zero > /tmp/file"));
+    let made = bed.runtime.block_on(sandbox.commands().run(&command)).map_err(|error| error.to_string())?;
     if !made.status.is_success() {
         return Err(format!("the file could not be made: {:?}", made.status));
     }
