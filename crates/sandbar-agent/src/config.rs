@@ -49,6 +49,8 @@ pub struct AgentConfig {
     pub sudo_socket: Option<PathBuf>,
     /// Folder with `passwd` and `group`.
     pub etc: PathBuf,
+    /// The main command, started at once.
+    pub main: Option<MainConfig>,
 }
 
 impl Default for AgentConfig {
@@ -68,6 +70,7 @@ impl Default for AgentConfig {
             root_capabilities: Vec::new(),
             sudo_socket: Some(PathBuf::from(SUDO_SOCKET)),
             etc: PathBuf::from("/etc"),
+            main: None,
         }
     }
 }
@@ -93,6 +96,47 @@ impl fmt::Debug for AgentConfig {
             .field("sudo", &self.sudo)
             .finish_non_exhaustive()
     }
+}
+
+/// The main command.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MainConfig {
+    /// Program: a path, or a name looked up in the `PATH` of the process.
+    pub program: String,
+    /// Arguments after the program's name.
+    pub args: Vec<String>,
+    /// Environment over the sandbox's own.
+    pub env: BTreeMap<String, String>,
+    /// Working folder; absent means the sandbox's default.
+    pub cwd: Option<String>,
+    /// Who runs it; absent means the default user.
+    pub user: Option<String>,
+    /// What to do when it ends.
+    pub restart: Restart,
+}
+
+impl fmt::Debug for MainConfig {
+    /// Without arguments and environment.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MainConfig")
+            .field("program", &self.program)
+            .field("restart", &self.restart)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What to do when the main command ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Restart {
+    /// Leave it.
+    #[default]
+    No,
+    /// Start it again if it failed.
+    OnFailure,
+    /// Start it again.
+    Always,
 }
 
 /// A secret that no `Debug` shows.

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::descriptor;
 use crate::log::log;
+use crate::main_command;
 use crate::state::State;
 
 /// Largest packet either way, in bytes.
@@ -45,6 +46,7 @@ enum Op {
     Deadline { unix_ms: Option<u64> },
     Listeners,
     KillAll { signal: i32 },
+    Main { from: u64, seen: u64, wait_ms: u64 },
     Shutdown,
 }
 
@@ -187,6 +189,9 @@ async fn converse(state: Rc<State>, agent: Rc<UnixListener>, control: Rc<Socket>
                     Ok(stream) => send(&connection, &json!({"ok": true}), &[stream.as_fd()]).await,
                     Err(error) => send(&connection, &refusal(&error), &[]).await,
                 },
+                Op::Main { from, seen, wait_ms } => {
+                    send(&connection, &main(&state, from, seen, wait_ms).await, &[]).await
+                }
                 Op::KillAll { signal } => send(&connection, &kill_all(&state, signal), &[]).await,
                 Op::Shutdown => {
                     let sent = send(&connection, &json!({"ok": true}), &[]).await;
@@ -233,6 +238,14 @@ async fn dial(port: u16) -> Result<TcpStream, String> {
         }
     }
     Err(problem)
+}
+
+/// The main command. The error for none is a word.
+async fn main(state: &State, from: u64, seen: u64, wait_ms: u64) -> Value {
+    match &state.main {
+        Some(main) => main_command::answer(main, from, seen, Duration::from_millis(wait_ms)).await,
+        None => refusal("none"),
+    }
 }
 
 /// Signals everything but the agent and the commands' stubs, which end with what is below them.

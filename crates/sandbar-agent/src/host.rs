@@ -20,6 +20,12 @@ pub(crate) struct CpuSample {
     total: u64,
 }
 
+/// The time in Unix milliseconds.
+pub(crate) fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    u64::try_from(now).unwrap_or(u64::MAX)
+}
+
 pub(crate) fn health() -> Response {
     let mut response = empty(204);
     response.headers_mut().insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

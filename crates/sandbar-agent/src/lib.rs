@@ -13,6 +13,7 @@ mod filesystem;
 mod host;
 mod http;
 mod log;
+mod main_command;
 mod paths;
 mod processes;
 mod role;

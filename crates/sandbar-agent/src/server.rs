@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::http::{Request, Response, empty, error, token_allows, with_cors};
 use crate::log::log;
 use crate::state::State;
-use crate::{AgentConfig, control, files, host, rpc, sudo};
+use crate::{AgentConfig, control, files, host, main_command, rpc, sudo};
 
 /// Most connections at the same time; further ones wait in the listener. An SDK opens up to 200.
 const MAX_CONNECTIONS: usize = 2048;
@@ -83,6 +83,9 @@ async fn run(config: AgentConfig, listeners: Listeners, oom_score: Option<OomSco
     }
     tokio::task::spawn_local(accept(state.clone(), listener));
     tokio::task::spawn_local(sudo::serve(state.clone()));
+    if let Some(main) = &state.main {
+        tokio::task::spawn_local(main_command::supervise(state.clone(), main.clone()));
+    }
     let outcome = tokio::select! {
         () = deadline(&state) => Outcome::Deadline,
         () = state.shutdown.notified() => Outcome::Shutdown,

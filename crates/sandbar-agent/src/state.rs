@@ -13,6 +13,7 @@ use crate::AgentConfig;
 use crate::config::IdMode;
 use crate::filesystem::Watchers;
 use crate::host::CpuSample;
+use crate::main_command::Main;
 use crate::processes::Registry;
 use crate::users::{self, User};
 
@@ -29,6 +30,7 @@ pub(crate) struct State {
     /// Whether free memory is about to be given back.
     pub(crate) trims: Cell<bool>,
     pub(crate) oom_score: Option<Arc<OomScore>>,
+    pub(crate) main: Option<Rc<Main>>,
     root_capabilities: u64,
     own_uid: u32,
 }
@@ -62,6 +64,7 @@ impl State {
             trims: Cell::new(false),
             root_capabilities: root_capabilities(&config.root_capabilities)?,
             oom_score: oom_score.map(Arc::new),
+            main: config.main.clone().map(Main::new),
             own_uid: rustix::process::geteuid().as_raw(),
             config,
         }))

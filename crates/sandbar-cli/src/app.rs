@@ -67,6 +67,24 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
             let settings = StatsSettings::resolve(args)?;
             with_provider(&global, env, async |provider| commands::stats(provider, settings, printer).await)
         }
+        Command::Logs(args) => {
+            let options = settings::log_options(&args);
+            with_provider(&global, env, async |provider| {
+                commands::logs(provider, &args.id, options, printer).await
+            })
+        }
+        Command::Resources(args) => {
+            let change = settings::resources(&args)?;
+            with_provider(&global, env, async |provider| {
+                commands::resources(provider, &args.id, change, printer).await
+            })
+        }
+        Command::Usage(args) => with_provider(&global, env, async |provider| {
+            commands::usage(provider, args.id.as_deref(), printer).await
+        }),
+        Command::Capacity => {
+            with_provider(&global, env, async |provider| commands::capacity(provider, printer).await)
+        }
         Command::Version => commands::version(printer),
     }
 }

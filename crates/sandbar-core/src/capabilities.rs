@@ -35,6 +35,7 @@ impl Capabilities {
                 entry("volumes", provider.volumes().is_some()),
                 entry("egress", provider.egress().is_some()),
                 entry("capacity", provider.capacity().is_some()),
+                entry("usage", provider.usage().is_some()),
             ],
         }
     }
@@ -56,6 +57,7 @@ impl Capabilities {
                 entry("forking", sandbox.forking().is_some()),
                 entry("archive", sandbox.archive().is_some()),
                 entry("resources", sandbox.resources().is_some()),
+                entry("main_command", sandbox.main_command().is_some()),
                 entry("network", sandbox.network().is_some()),
                 entry("guest", sandbox.guest().is_some()),
             ],

@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use futures::TryStreamExt;
 
 use crate::{
-    Archive, Builds, CapacityReport, EgressCheck, Error, Forking, GetOptions, Guest, Metrics, Network,
-    Pausing, Ports, Processes, Query, ResourceControl, Result, Sandbox, SandboxId, SandboxProvider,
-    SandboxRecord, Templates, Volumes, Watching,
+    Archive, Builds, CapacityReport, EgressCheck, Error, Forking, GetOptions, Guest, MainProcess, Metrics,
+    Network, Pausing, Ports, Processes, Query, ResourceControl, Result, Sandbox, SandboxId, SandboxProvider,
+    SandboxRecord, Templates, UsageHistory, Volumes, Watching,
 };
 
 fn missing(operation: &'static str, part: &'static str, reason: Option<String>) -> Error {
@@ -57,6 +57,8 @@ pub trait ProviderExt: SandboxProvider {
         require_egress, egress, EgressCheck;
         /// The capacity part, or `Unsupported` with the reason.
         require_capacity, capacity, CapacityReport;
+        /// The usage part, or `Unsupported` with the reason.
+        require_usage, usage, UsageHistory;
     }
 }
 
@@ -81,6 +83,8 @@ pub trait SandboxExt: Sandbox {
         require_archive, archive, Archive;
         /// The resources part, or `Unsupported` with the reason.
         require_resources, resources, ResourceControl;
+        /// The main command part, or `Unsupported` with the reason.
+        require_main_command, main_command, MainProcess;
         /// The network part, or `Unsupported` with the reason.
         require_network, network, Network;
         /// The guest part, or `Unsupported` with the reason.

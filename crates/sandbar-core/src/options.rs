@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Command, EgressPolicy, EnvVars, Error, GuestPath, Labels, PortPublication, ProjectId, Result,
-    SandboxName, State, TemplateId, VolumeName,
+    SandboxName, State, TemplateId, UserName, VolumeName,
 };
 
 /// What a new sandbox shall be.
@@ -65,12 +65,21 @@ pub enum Base {
 }
 
 /// The command that a sandbox is for.
+///
+/// It is started with the sandbox: one that can't be started makes `create` fail, with nothing left. Its end does not end the sandbox. One
+/// that is to be started again is so after a pause, which grows while it keeps ending early.
 #[derive(Clone, Debug)]
 pub struct MainCommand {
     /// What to run. Never parsed by a shell.
     pub command: Command,
     /// What to do when it ends.
     pub restart: RestartPolicy,
+    /// Working folder; the user's home if absent.
+    pub cwd: Option<GuestPath>,
+    /// Environment over the sandbox's own; kept by the backend for as long as it may start the command again.
+    pub env: EnvVars,
+    /// Who runs it; the template's default user if absent.
+    pub user: Option<UserName>,
 }
 
 /// What to do when the main command ends.
@@ -361,19 +370,7 @@ impl CreateOptions {
         if let Some(mount) = self.host_mounts.iter().find(|mount| !mount.source.is_absolute()) {
             return complain(format!("mount source `{}` is not absolute", mount.source.display()));
         }
-        let Resources { memory_bytes, cpu_millis, pids, disk_bytes } = self.resources;
-        for (name, value) in [
-            ("memory", memory_bytes),
-            ("cpu", cpu_millis.map(u64::from)),
-            ("pids", pids.map(u64::from)),
-            ("disk", disk_bytes),
-        ] {
-            if value == Some(0) {
-                return complain(format!(
-                    "a {name} limit of 0 is not valid: expected a positive number, or none"
-                ));
-            }
-        }
+        self.resources.check("create")?;
         if self.deadline == Some(Duration::ZERO) {
             return complain("a deadline of 0 is not valid: expected a positive duration".into());
         }
@@ -381,7 +378,61 @@ impl CreateOptions {
     }
 }
 
+impl MainCommand {
+    /// A main command that is left when it ends.
+    pub fn new(command: Command) -> Self {
+        Self { command, restart: RestartPolicy::No, cwd: None, env: EnvVars::new(), user: None }
+    }
+
+    /// Sets what to do when it ends.
+    pub fn with_restart(mut self, restart: RestartPolicy) -> Self {
+        self.restart = restart;
+        self
+    }
+
+    /// Sets the working folder.
+    pub fn with_cwd(mut self, cwd: GuestPath) -> Self {
+        self.cwd = Some(cwd);
+        self
+    }
+
+    /// Sets the environment over the sandbox's own.
+    pub fn with_env(mut self, env: EnvVars) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Sets who runs it.
+    pub fn with_user(mut self, user: UserName) -> Self {
+        self.user = Some(user);
+        self
+    }
+}
+
 impl Resources {
+    /// Refuses a limit of 0, which nothing could live in.
+    pub fn check(&self, operation: &'static str) -> Result<()> {
+        let Self { memory_bytes, cpu_millis, pids, disk_bytes } = *self;
+        let limits = [
+            ("memory", memory_bytes),
+            ("cpu", cpu_millis.map(u64::from)),
+            ("pids", pids.map(u64::from)),
+            ("disk", disk_bytes),
+        ];
+        match limits.iter().find(|(_, value)| *value == Some(0)) {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::invalid(
+                operation,
+                format!("a {name} limit of 0 is not valid: expected a positive number, or none"),
+            )),
+        }
+    }
+
+    /// Whether no limit is named.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Sets the memory limit in bytes.
     pub fn with_memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = Some(bytes);

@@ -6,7 +6,7 @@ use futures::stream::BoxStream;
 
 use crate::{
     Builds, CapacityReport, CreateOptions, EgressCheck, GetOptions, Query, Result, Sandbox, SandboxId,
-    SandboxRecord, Templates, Volumes,
+    SandboxRecord, Templates, UsageHistory, Volumes,
 };
 
 /// A place that runs sandboxes.
@@ -131,6 +131,11 @@ pub trait SandboxProvider: Send + Sync + fmt::Debug {
 
     /// What room there is.
     fn capacity(&self) -> Option<&dyn CapacityReport> {
+        None
+    }
+
+    /// What sandboxes that ended had used.
+    fn usage(&self) -> Option<&dyn UsageHistory> {
         None
     }
 

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DeadlineAction, EgressPolicy, GuestPath, Isolation, KillCause, Labels, ProjectId, SandboxId, SandboxName,
-    VolumeName,
+    DeadlineAction, EgressPolicy, GuestPath, Isolation, KillCause, Labels, MainStatus, ProjectId, SandboxId,
+    SandboxName, VolumeName,
 };
 
 /// What a backend knows of a sandbox. Reading it never wakes, extends or touches the sandbox.
@@ -43,6 +43,8 @@ pub struct SandboxRecord {
     pub ports: Vec<PortMapping>,
     /// What it may reach.
     pub egress: EgressSummary,
+    /// Its main command, if it has one.
+    pub main: Option<MainStatus>,
     /// Volumes attached to it.
     pub volumes: Vec<VolumeAttachment>,
     /// Why it is in this state, where that needs a word.

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::{
-    Archive, Commands, Deadline, DeadlineMode, Files, Forking, Guest, Metrics, Network, Pausing, Ports,
-    Processes, ResourceControl, Result, SandboxId, SandboxRecord, Watching,
+    Archive, Commands, Deadline, DeadlineMode, Files, Forking, Guest, MainProcess, Metrics, Network, Pausing,
+    Ports, Processes, ResourceControl, Result, SandboxId, SandboxRecord, Watching,
 };
 
 /// A handle on one sandbox. Cheap; holds no connection that keeps the sandbox awake.
@@ -120,6 +120,11 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
 
     /// Changing limits.
     fn resources(&self) -> Option<&dyn ResourceControl> {
+        None
+    }
+
+    /// The command that it is for, and what that said.
+    fn main_command(&self) -> Option<&dyn MainProcess> {
         None
     }
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::error::{fail, unknown};
 use crate::home::Folder;
 use crate::shim::SHIM_SOCKET;
-use crate::shim::protocol::{MAX_LINE, Op, Reply, Request, VERSION};
+use crate::shim::protocol::{MAX_LINE, Op, Reply, Request};
 
 /// How long an answer may take; a shim answers at once unless its machine is swamped.
 pub(crate) const ANSWER: Duration = Duration::from_secs(30);
@@ -32,6 +32,7 @@ pub(crate) enum Answer {
 /// Asks the shim of the sandbox in `folder`. Refusals of the shim are errors.
 pub(crate) async fn ask(folder: &Folder, op: Op, bound: Duration, operation: &'static str) -> Result<Answer> {
     let id = folder.id().as_str();
+    let needed = op.version();
     let answer = match timeout(bound, exchange(folder, op)).await {
         Ok(Ok(Some(answer))) => answer,
         Ok(Ok(None)) => return Ok(Answer::Nobody),
@@ -46,10 +47,14 @@ pub(crate) async fn ask(folder: &Folder, op: Op, bound: Duration, operation: &'s
         Reply::Failed(error) => Err(error.into_error(operation)),
         Reply::Versions(versions) => {
             let message = format!(
-                "the shim of sandbox `{id}` speaks protocol versions {versions:?}, this library speaks {VERSION}"
+                "the shim of sandbox `{id}` speaks versions {versions:?} of its protocol, and this takes version {needed}"
             );
-            Err(fail(ErrorKind::Config, operation, message)
-                .with_hint("use the `sandbar` executable of the version that made the sandbox"))
+            let hint = if versions.iter().all(|version| *version < needed) {
+                "the sandbox is guarded by an older `sandbar`: use that version for this, or make a new sandbox"
+            } else {
+                "the sandbox is guarded by a newer `sandbar`: use that version"
+            };
+            Err(fail(ErrorKind::Config, operation, message).with_hint(hint))
         }
         reply => Ok(Answer::Reply(Box::new(reply), stream)),
     }
@@ -66,7 +71,7 @@ async fn exchange(folder: &Folder, op: Op) -> std::io::Result<Option<(Reply, Buf
             Err(cause) => return Err(cause),
         }
     };
-    let mut line = serde_json::to_vec(&Request { v: VERSION, op })?;
+    let mut line = serde_json::to_vec(&Request { v: op.version(), op })?;
     line.push(b'\n');
     let mut stream = BufReader::with_capacity(1024, stream);
     let limit = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);

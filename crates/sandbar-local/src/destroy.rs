@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbar_core::{Result, SandboxId, State};
+use sandbar_core::{EndCause, Result, SandboxId, State};
 use tokio::io::AsyncReadExt;
 
 use crate::ask::{Answer, DESTRUCTION, ask, misplaced};
@@ -10,7 +10,7 @@ use crate::error::unknown;
 use crate::home::{Folder, Home};
 use crate::observe::is_overdue;
 use crate::shim::protocol::{Op, Reply};
-use crate::teardown;
+use crate::teardown::{self, Ending};
 use crate::unseat::unseat;
 use crate::wait::until_async;
 
@@ -96,7 +96,13 @@ async fn destroy_instead(home: &std::path::Path, id: &SandboxId) -> Result<Optio
         // A record that can't be read must not make a sandbox indestructible: what it would tell is looked for instead.
         let record = folder.record().unwrap_or_default();
         let existed = record.is_some() || folder.has_dir(sandbar_engine::LAYERS_FOLDER).unwrap_or(true);
-        teardown::tear_down(&home, &folder, record, &lock, teardown::Groups::Unknown)?;
+        let agent = record.as_ref().and_then(|record| record.private.agent.as_ref());
+        let ending = if agent.is_some_and(|agent| agent.lives().unwrap_or(false)) {
+            Ending { cause: Some(EndCause::Destroyed), disk_bytes: None }
+        } else {
+            Ending::of_found(record.as_ref())
+        };
+        teardown::tear_down(&home, &folder, record, &lock, teardown::Groups::Unknown, ending)?;
         Ok(Some(existed))
     });
     work.await.map_err(|cause| unknown(DESTROY, "", cause))?

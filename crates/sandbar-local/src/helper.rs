@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::env::{self, Environment};
 use crate::error::{fail, io_error};
-use crate::shim::protocol::{MAX_LINE, Orders, Report, Task, VERSION};
+use crate::shim::protocol::{MAX_LINE, Orders, Report, Task};
 
 /// The name under which the executable is a shim.
 const SHIM_NAME: &str = "sandbar-shim";
@@ -150,8 +150,12 @@ pub(crate) async fn start(
 
 /// Orders as they are sent.
 pub(crate) fn line(home: &Path, task: Task, operation: &'static str) -> Result<Vec<u8>> {
-    let orders =
-        Orders { v: VERSION, library: env!("CARGO_PKG_VERSION").to_owned(), home: home.to_owned(), task };
+    let orders = Orders {
+        v: task.version(),
+        library: env!("CARGO_PKG_VERSION").to_owned(),
+        home: home.to_owned(),
+        task,
+    };
     let mut line =
         serde_json::to_vec(&orders).map_err(|cause| io_error(operation, "the shim's orders", cause))?;
     line.push(b'\n');

@@ -92,7 +92,8 @@ fn remove(home: &Home, id: &SandboxId) -> Lookup<()> {
         Some(record) => is_over(record).is_ok_and(|why| why.is_some()),
     };
     if over {
-        teardown::tear_down(home, &folder, record, &lock, teardown::Groups::Unknown)?;
+        let ending = teardown::Ending::of_found(record.as_ref());
+        teardown::tear_down(home, &folder, record, &lock, teardown::Groups::Unknown, ending)?;
     }
     Ok(Some(()))
 }

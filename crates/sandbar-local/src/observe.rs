@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbar_core::{Result, SandboxId, SandboxRecord, State};
+use sandbar_core::{ExitStatus, MainState, MainStatus, Result, SandboxId, SandboxRecord, State};
 
 use crate::ask::DESTRUCTION;
 use crate::error::unknown;
@@ -99,7 +99,27 @@ impl Observed {
             reasons.push("base changed".into());
         }
         let reason = if reasons.is_empty() { None } else { Some(reasons.join("; ")) };
-        self.record.to_public(state, reason)
+        let mut record = self.record.to_public(state, reason);
+        if let Some(main) = &mut record.main {
+            self.correct(main, state);
+        }
+        record
+    }
+
+    /// What the record says of the main command is of when somebody last watched over it.
+    fn correct(&self, main: &mut MainStatus, state: State) {
+        if self.guarded || main.state == MainState::Exited {
+            return;
+        }
+        (main.pid, main.next_start) = (None, None);
+        if state == State::Running {
+            main.state = MainState::Unknown;
+        } else {
+            // Nothing runs in it any more, and nobody saw how that came.
+            main.exit =
+                if main.state == MainState::BackingOff { main.exit } else { Some(ExitStatus::Unknown) };
+            main.state = MainState::Exited;
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbar_core::{
     Base, CreateOptions, DeadlineAction, EgressPolicy, Error, ErrorKind, Isolation, Lifetime, LimitDemand,
-    Result,
+    MainCommand, Result,
 };
 use sandbar_engine::cgroup::Controller;
 use sandbar_engine::{Host, MIN_CPUS_MILLI};
@@ -13,7 +13,7 @@ use crate::config::{BACKEND, Defaults};
 use crate::error::{engine, fail};
 use crate::home::AgentMark;
 use crate::mounts;
-use crate::shim::protocol::{CreateOrders, LimitOrders};
+use crate::shim::protocol::{CreateOrders, LimitOrders, MainOrder};
 use crate::template;
 
 /// Turns options into orders for a shim, or refuses them.
@@ -40,10 +40,6 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
         lifetime,
     } = options;
     check_base(&base)?;
-    if main.is_some() {
-        return Err(refuse("a main command", "this version starts none with a sandbox")
-            .with_hint("start it with `commands` or `processes` once the sandbox runs"));
-    }
     if !volumes.is_empty() {
         return Err(refuse("a volume", "this version has no volumes").with_hint("use a host mount instead"));
     }
@@ -83,6 +79,26 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
         limits,
         lifetime_ms: deadline.or(defaults.deadline).map(millis).transpose()?,
         owner,
+        main: main.map(main_order).transpose()?,
+    })
+}
+
+/// The main command in the words of the agent, which speaks text.
+fn main_order(main: MainCommand) -> Result<MainOrder> {
+    let MainCommand { command, restart, cwd, env, user } = main;
+    let text = |what: &str, bytes: &[u8]| {
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| {
+            refuse(&format!("{what} that is not UTF-8"), "the guest's protocol carries text")
+                .with_hint("put the bytes in a file and let a script use it")
+        })
+    };
+    let argv = command.argv().iter().map(|argument| text("an argument", argument.as_encoded_bytes()));
+    Ok(MainOrder {
+        argv: argv.collect::<Result<_>>()?,
+        env,
+        cwd: cwd.map(|cwd| text("a working folder", cwd.as_bytes())).transpose()?,
+        user,
+        restart,
     })
 }
 
@@ -157,9 +173,9 @@ fn isolation_name(isolation: Isolation) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use sandbar_core::{
-        Command, GuestPath, MainCommand, Resources, RestartPolicy, TemplateId, VolumeMount, VolumeName,
-    };
+    use std::os::unix::ffi::OsStringExt;
+
+    use sandbar_core::{Command, GuestPath, Resources, TemplateId, VolumeMount, VolumeName};
 
     use super::*;
 
@@ -169,7 +185,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused_with_the_reason() {
-        let main = MainCommand { command: Command::new("true"), restart: RestartPolicy::No };
+        let odd = std::ffi::OsString::from_vec(vec![0xff]);
+        let main = MainCommand::new(Command::new("true").arg(odd));
         let volume =
             VolumeMount { volume: VolumeName::new("v").unwrap(), path: GuestPath::new("/v").unwrap() };
         for options in [

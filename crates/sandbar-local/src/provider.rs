@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use sandbar_core::{
-    CreateOptions, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId, SandboxProvider, SandboxRecord,
-    Wake,
+    CapacityReport, CreateOptions, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId, SandboxProvider,
+    SandboxRecord, UsageHistory, Wake,
 };
 
 use crate::config::{BACKEND, Defaults, LocalConfig};
@@ -181,13 +181,20 @@ impl SandboxProvider for LocalProvider {
         self.inner.destroy(id).await
     }
 
+    fn capacity(&self) -> Option<&dyn CapacityReport> {
+        Some(self)
+    }
+
+    fn usage(&self) -> Option<&dyn UsageHistory> {
+        Some(self)
+    }
+
     fn missing_reason(&self, part: &str) -> Option<String> {
         let why = match part {
             "templates" => "this version has the template `host` and makes no others",
             "builds" => "this version builds no templates",
             "volumes" => "this version has no volumes; host mounts are there",
             "egress" => "nothing leaves a sandbox in this version, so there is no policy to verify",
-            "capacity" => "this version does not measure what room there is",
             _ => return None,
         };
         Some(why.to_owned())

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sandbar_core::{
-    Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, Metrics, Ports, Processes, Result, Sandbox,
-    SandboxId, SandboxRecord, State, Watching,
+    Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, MainProcess, Metrics, Ports, Processes,
+    ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, State, Watching,
 };
 
 use crate::ask::{ANSWER, misplaced};
@@ -112,12 +112,19 @@ impl Sandbox for LocalSandbox {
         Some(&*self.link)
     }
 
+    fn resources(&self) -> Option<&dyn ResourceControl> {
+        Some(&*self.link)
+    }
+
+    fn main_command(&self) -> Option<&dyn MainProcess> {
+        Some(&*self.shared)
+    }
+
     fn missing_reason(&self, part: &str) -> Option<String> {
         let why = match part {
             "pausing" => "this version can't put a sandbox to sleep",
             "forking" => "this version can't copy a sandbox",
             "archive" => "this version moves single files; run `tar` inside for trees",
-            "resources" => "this version sets limits when a sandbox is made and can't change them later",
             "network" => "this version lets nothing out of a sandbox, so there is no policy to change",
             _ => return None,
         };

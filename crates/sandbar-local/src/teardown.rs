@@ -5,14 +5,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use sandbar_core::{Error, ErrorKind, Result, State};
+use sandbar_core::{EndCause, Error, ErrorKind, Result, State, UsageEntry};
 use sandbar_engine::Host;
 use sandbar_engine::IdMode;
 use sandbar_engine::cgroup::{Cgroup, Layout};
 
 use crate::ctl;
 use crate::error::{fail, io_error};
-use crate::home::{AgentMark, Folder, Home, Lock, StoredRecord};
+use crate::home::{AgentMark, Folder, Home, Lock, StoredRecord, now};
 use crate::wait;
 
 /// How long killed processes may take to end. The kernel ends them at once, but one that sleeps in a file system may keep it waiting.
@@ -29,6 +29,28 @@ pub(crate) enum Groups<'a> {
     Unknown,
 }
 
+/// What is written down of a sandbox that ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ending {
+    /// What ended it; `None` for one that was never ready.
+    pub(crate) cause: Option<EndCause>,
+    /// Bytes of disk that it holds, where somebody counted them.
+    pub(crate) disk_bytes: Option<u64>,
+}
+
+impl Ending {
+    /// Of a sandbox that should not be there any more, by its record.
+    pub(crate) fn of_found(record: Option<&StoredRecord>) -> Self {
+        let owner = record.and_then(|record| record.private.owner.as_ref());
+        let cause = match record {
+            Some(record) if record.is_expired() => EndCause::Deadline,
+            _ if owner.is_some_and(|owner| owner.lives().is_ok_and(|lives| !lives)) => EndCause::OwnerGone,
+            _ => EndCause::Unknown,
+        };
+        Self { cause: Some(cause), disk_bytes: None }
+    }
+}
+
 /// Ends the sandbox in `folder` and deletes what it had. Done only when everything is gone; what is left is in the error. The lock shows that
 /// nobody else acts on it.
 pub(crate) fn tear_down(
@@ -37,6 +59,7 @@ pub(crate) fn tear_down(
     record: Option<StoredRecord>,
     _lock: &Lock,
     groups: Groups<'_>,
+    ending: Ending,
 ) -> Result<()> {
     // Readers learn first. A full disk must not keep a sandbox alive, so a record that can't be written is passed over.
     if let Some(mut record) = record.clone().filter(|record| record.state != State::Destroying) {
@@ -54,6 +77,9 @@ pub(crate) fn tear_down(
         Groups::Unknown => found.as_ref(),
     };
     end_processes(folder, mark, group)?;
+    if let Some(record) = &record {
+        write_usage(home, record, group, ending);
+    }
 
     let mut left = Vec::new();
     if let Some(group) = group
@@ -90,6 +116,32 @@ pub(crate) fn empty_trash(home: &Home, id: &sandbar_core::SandboxId) -> Result<(
             let place = format!("`{}`", home.trash_path(id).display());
             Err(io_error("clean up", &place, cause).with_left_behind(place))
         }
+    }
+}
+
+/// Writes down what the sandbox used. One that stopped before was written down then; where it can't be, a full disk must not keep it alive.
+pub(crate) fn write_usage(home: &Home, record: &StoredRecord, group: Option<&Cgroup>, ending: Ending) {
+    let (Some(cause), Some(started_at)) = (ending.cause, record.started_at) else { return };
+    if record.state == State::Stopped {
+        return;
+    }
+    let stats = group.map(Cgroup::stats).unwrap_or_default();
+    let ended_at = now().max(started_at);
+    let entry = UsageEntry {
+        version: UsageEntry::VERSION,
+        id: record.id.clone(),
+        name: record.name.clone(),
+        created_at: record.created_at,
+        started_at,
+        ended_at,
+        cause,
+        wall_seconds: ended_at.duration_since(started_at).as_secs_f64(),
+        cpu_seconds: stats.cpu_usec.map(|usec| Duration::from_micros(usec).as_secs_f64()),
+        memory_peak_bytes: stats.memory_peak_bytes,
+        disk_bytes: ending.disk_bytes,
+    };
+    if let Err(cause) = home.add_usage(&entry) {
+        eprintln!("sandbar: the usage of `{}` is not written down: {cause}", record.id);
     }
 }
 

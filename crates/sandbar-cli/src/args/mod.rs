@@ -4,10 +4,13 @@ mod create;
 mod creation;
 mod destroy;
 mod exec;
+mod logs;
 mod ls;
 mod port;
+mod resources;
 mod run;
 mod stats;
+mod usage;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -15,10 +18,13 @@ pub(crate) use create::CreateArgs;
 pub(crate) use creation::CreationArgs;
 pub(crate) use destroy::DestroyArgs;
 pub(crate) use exec::{EnvArgs, ExecArgs, ProcessArgs};
+pub(crate) use logs::LogsArgs;
 pub(crate) use ls::{DescribeArgs, LsArgs};
 pub(crate) use port::PortArgs;
+pub(crate) use resources::ResourcesArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use stats::StatsArgs;
+pub(crate) use usage::UsageArgs;
 
 /// Run code that nobody should trust.
 #[derive(Debug, Parser)]
@@ -65,7 +71,17 @@ pub(crate) enum Command {
     Describe(DescribeArgs),
     Destroy(DestroyArgs),
     Port(PortArgs),
+    Logs(LogsArgs),
     Stats(StatsArgs),
+    Resources(ResourcesArgs),
+    Usage(UsageArgs),
+    /// Show what room there is for more sandboxes
+    ///
+    /// Disk space and inodes are those of where sandboxes are kept, memory is the machine's. What can't be measured is `-`, in JSON `null`.
+    ///
+    /// With `--json`: `{admits, disk_bytes, inodes, memory_bytes, detail}`; `admits` is false where none can be made, and `null` where that is not known.
+    #[command(after_help = "Example:\n  sandbar capacity --json")]
+    Capacity,
     /// Print the version
     #[command(after_help = "Example:\n  sandbar version --json")]
     Version,

@@ -8,6 +8,7 @@ mod record;
 mod stats;
 mod table;
 mod time;
+mod usage;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -18,9 +19,11 @@ use crate::failure::{Failure, Result};
 
 pub(crate) use columns::columns;
 pub(crate) use escape::escape;
-pub(crate) use record::{RecordJson, describe};
-pub(crate) use stats::{Measured, StatsJson, stats_table};
+pub(crate) use record::{RecordJson, describe, limits};
+pub(crate) use stats::{Measured, StatsJson, short_size, stats_table};
 pub(crate) use table::table;
+pub(crate) use time::rfc3339;
+pub(crate) use usage::{UsageJson, usage_table};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default)]

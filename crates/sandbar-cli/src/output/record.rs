@@ -3,8 +3,8 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use sandbar::{
-    DeadlineAction, EgressSummary, IsolationReport, Labels, Limit, LimitState, PortMapping, SandboxRecord,
-    VolumeAttachment,
+    DeadlineAction, EgressSummary, ExitStatus, IsolationReport, Labels, Limit, LimitState, MainState,
+    MainStatus, PortMapping, RestartPolicy, SandboxRecord, VolumeAttachment,
 };
 use serde::Serialize;
 
@@ -30,8 +30,48 @@ pub(crate) struct RecordJson<'a> {
     last_kill: Option<LastKillJson<'a>>,
     ports: &'a [PortMapping],
     egress: EgressSummary,
+    main: Option<MainJson<'a>>,
     volumes: &'a [VolumeAttachment],
     reason: Option<&'a str>,
+}
+
+/// A main command; its arguments are not told.
+#[derive(Debug, Serialize)]
+struct MainJson<'a> {
+    program: &'a str,
+    restart: RestartPolicy,
+    state: &'static str,
+    pid: Option<u32>,
+    started_at: Option<String>,
+    restarts: u64,
+    code: Option<i32>,
+    signal: Option<i32>,
+    next_start: Option<String>,
+    problem: Option<&'a str>,
+}
+
+impl<'a> From<&'a MainStatus> for MainJson<'a> {
+    fn from(main: &'a MainStatus) -> Self {
+        let MainStatus { program, restart, state, pid, started_at, restarts, exit, next_start, problem } =
+            main;
+        let (code, signal) = match exit {
+            Some(ExitStatus::Code(code)) => (Some(*code), None),
+            Some(ExitStatus::Signal(signal)) => (None, Some(*signal)),
+            Some(ExitStatus::Unknown) | None => (None, None),
+        };
+        Self {
+            program,
+            restart: *restart,
+            state: state.as_str(),
+            pid: *pid,
+            started_at: started_at.map(rfc3339),
+            restarts: *restarts,
+            code,
+            signal,
+            next_start: next_start.map(rfc3339),
+            problem: problem.as_deref(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -61,6 +101,7 @@ impl<'a> From<&'a SandboxRecord> for RecordJson<'a> {
             last_kill,
             ports,
             egress,
+            main,
             volumes,
             reason,
         } = record;
@@ -85,6 +126,7 @@ impl<'a> From<&'a SandboxRecord> for RecordJson<'a> {
             }),
             ports,
             egress: *egress,
+            main: main.as_ref().map(MainJson::from),
             volumes,
             reason: reason.as_deref(),
         }
@@ -134,8 +176,45 @@ pub(crate) fn describe(record: &SandboxRecord, now: Timestamp) -> String {
         line("port", &format!("{} at {}:{}", port.guest, port.host, port.port));
     }
     line("egress", &record.egress.policy.map_or("unknown".to_owned(), |policy| word(&policy)));
+    if let Some(main) = &record.main {
+        line("main", &main_text(main, now));
+    }
     for volume in &record.volumes {
         line("volume", &format!("{} at {}", volume.name, volume.path));
+    }
+    text
+}
+
+fn main_text(main: &MainStatus, now: Timestamp) -> String {
+    let mut text = format!("`{}` ", main.program);
+    // Writing to a string can't fail.
+    let _ = match (main.state, main.pid, main.exit, main.next_start) {
+        (MainState::Running, Some(pid), ..) => write!(text, "runs as process {pid}"),
+        (MainState::BackingOff, .., Some(at)) => {
+            write!(text, "starts again in {}", distance(at.max(now), now))
+        }
+        (MainState::Exited, ..) => write!(text, "has ended"),
+        (state, ..) => write!(text, "is {}", state.as_str()),
+    };
+    if let Some(exit) = main.exit {
+        let _ = write!(text, ", last end: {exit}");
+    }
+    if main.restarts > 0 {
+        let _ = write!(text, ", restarted {} times", main.restarts);
+    }
+    if let Some(problem) = &main.problem {
+        let _ = write!(text, ", last start: {problem}");
+    }
+    let _ = write!(text, " (restart: {})", word(&main.restart));
+    text
+}
+
+/// The limits of a sandbox as lines for a person.
+pub(crate) fn limits(record: &SandboxRecord) -> String {
+    let mut text = String::new();
+    for (name, limit) in &record.limits {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{name:<8} {}", limit_text(name, *limit));
     }
     text
 }
@@ -169,7 +248,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// The word that JSON has for a value.
-fn word(value: &impl Serialize) -> String {
+pub(super) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => "unknown".to_owned(),

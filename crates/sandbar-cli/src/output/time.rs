@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 
 /// A time in JSON: RFC 3339 in UTC with milliseconds.
-pub(super) fn rfc3339(time: Timestamp) -> String {
+pub(crate) fn rfc3339(time: Timestamp) -> String {
     // The precision cuts, so a time never appears to be later than it is.
     format!("{time:.3}")
 }

@@ -11,9 +11,12 @@ mod stats;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandbar::{Command, CreateOptions, EnvVars, Lifetime, Query, SpawnOptions};
+use sandbar::{
+    Command, CreateOptions, EnvVars, Follow, Lifetime, LimitDemand, LogOptions, MainCommand, Query,
+    Resources, RestartPolicy, SpawnOptions,
+};
 
-use crate::args::{CreateArgs, ExecArgs, LsArgs, RunArgs};
+use crate::args::{CreateArgs, ExecArgs, LogsArgs, LsArgs, ResourcesArgs, RunArgs};
 use crate::failure::{Failure, Result};
 use crate::value::{CopyIn, CopyOut, Existing};
 
@@ -79,8 +82,43 @@ impl ExecSettings {
 
 /// `create`.
 pub(crate) fn create(args: CreateArgs) -> Result<CreateOptions> {
-    let CreateArgs { creation, env } = args;
-    creation::resolve(creation, env_vars::resolve(env)?, Lifetime::Detached)
+    let CreateArgs { creation, env, restart, user, workdir, command } = args;
+    let options = creation::resolve(creation, env_vars::resolve(env)?, Lifetime::Detached)?;
+    if command.is_empty() {
+        return Ok(options);
+    }
+    let command = Command::from_argv(command).map_err(Failure::usage)?;
+    let restart = restart.map_or(RestartPolicy::No, |policy| policy.0);
+    let main = MainCommand { cwd: workdir, user, restart, ..MainCommand::new(command) };
+    Ok(options.with_main(main))
+}
+
+/// `logs`.
+pub(crate) fn log_options(args: &LogsArgs) -> LogOptions {
+    LogOptions {
+        follow: if args.follow { Follow::Yes } else { Follow::No },
+        tail: args.tail,
+        since: args.since.map(|since| since.0),
+    }
+}
+
+/// `resources`: the change that is wanted, if one is.
+pub(crate) fn resources(args: &ResourcesArgs) -> Result<Option<(Resources, LimitDemand)>> {
+    let resources = Resources {
+        memory_bytes: args.memory.map(|size| size.0),
+        cpu_millis: args.cpus.map(|cpus| cpus.0),
+        pids: args.pids.map(|pids| pids.0),
+        disk_bytes: args.disk.map(|size| size.0),
+    };
+    match (resources.is_empty(), args.require_enforced_limits) {
+        (false, true) => Ok(Some((resources, LimitDemand::Enforced))),
+        (false, false) => Ok(Some((resources, LimitDemand::BestEffort))),
+        (true, false) => Ok(None),
+        (true, true) => {
+            let what = "`--require-enforced-limits` without a limit: expected one to change";
+            Err(Failure::usage(sandbar::Error::invalid("set resources", what)))
+        }
+    }
 }
 
 /// `ls`.

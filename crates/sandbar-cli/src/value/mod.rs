@@ -11,6 +11,8 @@ mod pids;
 mod port;
 mod publication;
 mod resource;
+mod restart;
+mod since;
 mod size;
 mod split;
 mod state;
@@ -29,6 +31,8 @@ pub(crate) use pids::Pids;
 pub(crate) use port::Port;
 pub(crate) use publication::{Listen, Publication};
 pub(crate) use resource::{Disk, Memory};
+pub(crate) use restart::RestartArg;
+pub(crate) use since::Since;
 pub(crate) use size::Size;
 pub(crate) use state::StateArg;
 

@@ -8,7 +8,21 @@ fn check(name: &str, arguments: &[&str]) {
 #[test]
 fn help_of_everything() {
     check("help", &["--help"]);
-    for command in ["run", "create", "exec", "ls", "describe", "destroy", "port", "stats", "version"] {
+    for command in [
+        "run",
+        "create",
+        "exec",
+        "ls",
+        "describe",
+        "destroy",
+        "port",
+        "logs",
+        "stats",
+        "resources",
+        "usage",
+        "capacity",
+        "version",
+    ] {
         check(&format!("help_{command}"), &[command, "--help"]);
     }
 }
@@ -16,7 +30,21 @@ fn help_of_everything() {
 #[test]
 fn every_command_has_an_example_and_takes_json() {
     let home = Home::new();
-    for command in ["run", "create", "exec", "ls", "describe", "destroy", "port", "stats", "version"] {
+    for command in [
+        "run",
+        "create",
+        "exec",
+        "ls",
+        "describe",
+        "destroy",
+        "port",
+        "logs",
+        "stats",
+        "resources",
+        "usage",
+        "capacity",
+        "version",
+    ] {
         let help = home.text(&[command, "--help"]);
         assert!(help.contains("Example") && help.contains(&format!("  sandbar {command}")), "{help}");
         assert!(help.contains("--json"), "{help}");

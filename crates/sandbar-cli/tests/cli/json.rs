@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Home, both, code};
 
-const RECORD_KEYS: [&str; 17] = [
+const RECORD_KEYS: [&str; 18] = [
     "version",
     "id",
     "name",
@@ -19,6 +19,7 @@ const RECORD_KEYS: [&str; 17] = [
     "last_kill",
     "ports",
     "egress",
+    "main",
     "volumes",
 ];
 

@@ -9,5 +9,7 @@ mod help;
 mod json;
 mod lifecycle;
 mod limits;
+mod main_command;
 mod ports;
+mod resources;
 mod stats;

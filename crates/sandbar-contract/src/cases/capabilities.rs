@@ -36,6 +36,7 @@ async fn report_agrees_with_provider(bed: &Bed<'_>) -> Checked {
         ("volumes", provider.volumes().is_some()),
         ("egress", provider.egress().is_some()),
         ("capacity", provider.capacity().is_some()),
+        ("usage", provider.usage().is_some()),
     ] {
         ensure_eq!(report.get(part).map(|entry| entry.available), Some(there), part);
     }
@@ -54,6 +55,7 @@ async fn report_agrees_with_sandbox(bed: &Bed<'_>) -> Checked {
         ("forking", sandbox.forking().is_some()),
         ("archive", sandbox.archive().is_some()),
         ("resources", sandbox.resources().is_some()),
+        ("main_command", sandbox.main_command().is_some()),
         ("network", sandbox.network().is_some()),
         ("guest", sandbox.guest().is_some()),
     ] {
@@ -70,6 +72,7 @@ async fn missing_provider_part_is_unsupported(bed: &Bed<'_>) -> Checked {
         ("volumes", provider.require_volumes().err()),
         ("egress", provider.require_egress().err()),
         ("capacity", provider.require_capacity().err()),
+        ("usage", provider.require_usage().err()),
     ] {
         if let Some(error) = result {
             ensure_eq!(error.kind(), ErrorKind::Unsupported, part);
@@ -90,6 +93,7 @@ async fn missing_sandbox_part_is_unsupported(bed: &Bed<'_>) -> Checked {
         ("forking", sandbox.require_forking().err()),
         ("archive", sandbox.require_archive().err()),
         ("resources", sandbox.require_resources().err()),
+        ("main_command", sandbox.require_main_command().err()),
         ("network", sandbox.require_network().err()),
         ("guest", sandbox.require_guest().err()),
     ] {

@@ -9,17 +9,21 @@ mod destroy;
 mod errors;
 mod files;
 mod forking;
+mod guest;
 mod list;
 mod lookup;
+mod main_command;
 mod metrics;
 mod options;
 mod output;
 mod pausing;
 mod ports;
 mod processes;
+mod resources;
 mod surroundings;
 mod templates;
 mod tree;
+mod usage;
 mod volumes;
 mod watching;
 
@@ -42,7 +46,11 @@ pub(crate) fn all() -> Vec<Case> {
         tree::CASES,
         watching::CASES,
         ports::CASES,
+        guest::CASES,
         metrics::CASES,
+        main_command::CASES,
+        resources::CASES,
+        usage::CASES,
         pausing::CASES,
         forking::CASES,
         templates::CASES,

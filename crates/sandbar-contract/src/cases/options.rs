@@ -273,7 +273,7 @@ async fn owned_is_honoured_or_refused(bed: &Bed<'_>) -> Checked {
 
 /// Options with a main command.
 fn with_main(options: CreateOptions, command: Command, restart: RestartPolicy) -> CreateOptions {
-    options.with_main(MainCommand { command, restart })
+    options.with_main(MainCommand::new(command).with_restart(restart))
 }
 
 async fn empty_main_command_is_invalid(bed: &Bed<'_>) -> Checked {

@@ -15,6 +15,7 @@ group!("ports";
     published_is_in_the_list_and_record, publish_at_a_chosen_port_gives_that_port,
     publish_at_a_taken_port_changes_nothing, publish_elsewhere_is_already_exists, publish_at_port_zero_is_invalid,
     unpublished_is_gone_and_free, unpublish_of_nothing_is_false, preview_url_of_port_zero_is_invalid, preview_url_holds_or_is_unsupported,
+    publish_of_port_zero_is_invalid, publish_in_a_gone_sandbox_is_not_found,
 );
 
 async fn dial_to_nobody_is_unavailable(bed: &Bed<'_>) -> Checked {
@@ -81,6 +82,22 @@ async fn publish_answers_the_same_again(bed: &Bed<'_>) -> Checked {
     ensure!(first.port != 0 && !first.host.is_empty(), "the mapping leads nowhere: {first:?}");
     ensure_eq!(ports.publish(8123).await?, first, "the second mapping");
     Ok(())
+}
+
+async fn publish_of_port_zero_is_invalid(bed: &Bed<'_>) -> Checked {
+    let sandbox = bed.shared().await?;
+    let ports = part(sandbox.ports(), &*sandbox, "ports")?;
+    expect_error(ports.publish(0).await, &[ErrorKind::InvalidInput], "port 0").map(drop)
+}
+
+async fn publish_in_a_gone_sandbox_is_not_found(bed: &Bed<'_>) -> Checked {
+    let shared = bed.shared().await?;
+    part(shared.ports(), &*shared, "ports")?;
+    let sandbox = bed.fresh().await?;
+    sandbox.destroy().await?;
+    let ports = part(sandbox.ports(), &*sandbox, "ports")?;
+    expect_error(ports.publish(8125).await, &[ErrorKind::NotFound], "a port of a gone sandbox")?;
+    expect_error(ports.dial(8125).await, &[ErrorKind::NotFound], "a dial into a gone sandbox").map(drop)
 }
 
 async fn published_is_in_the_list_and_record(bed: &Bed<'_>) -> Checked {

@@ -107,6 +107,32 @@ mutations! {
     HibernateIsANoOp => "pausing.hibernate_makes_it_sleep",
     /// Hibernating says that the processes are gone.
     HibernateClaims => "pausing.outcome_is_what_happened",
+    /// The end of a main command is a success.
+    MainEndsWell => "main_command.end_is_data_and_the_sandbox_runs_on",
+    /// A sandbox without a main command has one that ended.
+    MainIsNeverAbsent => "main_command.absent_is_none",
+    /// Following the logs does not wait.
+    LogsDoNotFollow => "main_command.follow_ends_with_the_command",
+    /// The logs pass through a string.
+    LogsAreText => "main_command.logs_hold_all_bytes",
+    /// All of the logs come, whatever part was asked for.
+    LogsIgnoreTail => "main_command.tail_is_the_last_lines",
+    /// What came before comes as well.
+    LogsIgnoreSince => "main_command.since_leaves_out_what_came_before",
+    /// A main command runs where it likes.
+    MainIgnoresFolder => "main_command.folder_is_honoured",
+    /// A main command is not started again.
+    MainIsNotRestarted => "main_command.restarts_are_counted",
+    /// A change of limits does nothing and says that it did.
+    SetResourcesIsANoOp => "resources.change_is_in_the_record",
+    /// A limit that was not named changes, too.
+    SetsOtherLimits => "resources.only_what_is_given_changes",
+    /// Enforcement that is demanded is not looked at.
+    IgnoresDemand => "resources.demand_is_kept_or_refused",
+    /// A sandbox that lives has ended.
+    UsageOfTheLiving => "usage.living_sandbox_has_none",
+    /// An end leaves no entry.
+    UsageIsForgotten => "usage.destroyed_sandbox_has_one_entry",
     /// A volume that could not be looked up does not exist.
     FailedVolumeLookupIsFalse => "volumes.failed_lookup_is_an_error",
 }

@@ -5,9 +5,10 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use sandbar_core::{
-    Base, CreateOptions, Deadline, DeadlineMode, Error, ErrorKind, GetOptions, Isolation, MemoryProvider,
-    ProjectId, ProviderExt, Query, Result, Sandbox, SandboxId, SandboxProvider, SandboxRecord, Templates,
-    VolumeInfo, VolumeName, VolumeQuery, Volumes, Wake,
+    Base, CreateOptions, Deadline, DeadlineMode, EndCause, Error, ErrorKind, GetOptions, Isolation,
+    MemoryProvider, ProjectId, ProviderExt, Query, RestartPolicy, Result, Sandbox, SandboxId,
+    SandboxProvider, SandboxRecord, Templates, UsageEntry, UsageHistory, UsageReport, VolumeInfo, VolumeName,
+    VolumeQuery, Volumes, Wake,
 };
 
 use crate::mutation::Mutation;
@@ -64,6 +65,16 @@ impl SandboxProvider for Mutant {
             Some(Mutation::IgnoresIsolation) => options.min_isolation = Isolation::Emulated,
             Some(Mutation::IgnoresDeadline) => options.deadline = None,
             Some(Mutation::IgnoresMainCommand) => options.main = None,
+            Some(Mutation::MainIgnoresFolder) => {
+                if let Some(main) = &mut options.main {
+                    main.cwd = None;
+                }
+            }
+            Some(Mutation::MainIsNotRestarted) => {
+                if let Some(main) = &mut options.main {
+                    main.restart = RestartPolicy::No;
+                }
+            }
             _ => {}
         }
         let created = self.inner.create(options.clone()).await;
@@ -144,8 +155,40 @@ impl SandboxProvider for Mutant {
         Some(self)
     }
 
+    fn usage(&self) -> Option<&dyn UsageHistory> {
+        Some(self)
+    }
+
     fn missing_reason(&self, part: &str) -> Option<String> {
         self.inner.missing_reason(part)
+    }
+}
+
+#[async_trait]
+impl UsageHistory for Mutant {
+    async fn ended(&self, id: Option<&SandboxId>) -> Result<UsageReport> {
+        let mut report = self.inner.require_usage()?.ended(id).await?;
+        match (self.mutation, id) {
+            (Some(Mutation::UsageIsForgotten), _) => report.entries.clear(),
+            (Some(Mutation::UsageOfTheLiving), Some(id)) if report.entries.is_empty() => {
+                let now = jiff::Timestamp::now();
+                report.entries.push(UsageEntry {
+                    version: UsageEntry::VERSION,
+                    id: id.clone(),
+                    name: None,
+                    created_at: now,
+                    started_at: now,
+                    ended_at: now,
+                    cause: EndCause::Unknown,
+                    wall_seconds: 0.0,
+                    cpu_seconds: None,
+                    memory_peak_bytes: None,
+                    disk_bytes: None,
+                });
+            }
+            _ => {}
+        }
+        Ok(report)
     }
 }
 

@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbar_core::{
-    Commands, Deadline, DeadlineAction, DeadlineMode, Files, Forking, HibernationOutcome, Metrics, Pausing,
-    Processes, Result, Sandbox, SandboxExt, SandboxId, SandboxRecord, Watching,
+    Commands, Deadline, DeadlineAction, DeadlineMode, Files, Forking, HibernationOutcome, MainProcess,
+    Metrics, Pausing, Processes, ResourceControl, Result, Sandbox, SandboxExt, SandboxId, SandboxRecord,
+    Watching,
 };
 
 use crate::mutation::Mutation;
@@ -78,6 +79,14 @@ impl Sandbox for MutantSandbox {
 
     fn forking(&self) -> Option<&dyn Forking> {
         self.inner.forking()
+    }
+
+    fn main_command(&self) -> Option<&dyn MainProcess> {
+        Some(self)
+    }
+
+    fn resources(&self) -> Option<&dyn ResourceControl> {
+        Some(self)
     }
 
     fn missing_reason(&self, part: &str) -> Option<String> {

@@ -71,9 +71,9 @@ pub(super) fn create(world: &Arc<World>, options: CreateOptions) -> Result<Arc<M
     let machine = insert(world, plan, None, on_deadline)?;
     machine.set_deadline(deadline);
     if let Some(main) = main
-        && let Err(error) = super::run::start_main(&machine, main)
+        && let Err(error) = super::main_command::start(&machine, main)
     {
-        world.destroy(&machine.id);
+        world.undo(&machine.id);
         return Err(error);
     }
     Ok(machine)

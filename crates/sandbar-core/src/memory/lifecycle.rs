@@ -56,7 +56,7 @@ impl Forking for MemorySandbox {
             return Err(Error::unsupported("fork", "forking with volumes", "two sandboxes would share them")
                 .with_backend(BACKEND));
         }
-        let plan = Plan { name, ..machine.plan.clone() };
+        let plan = Plan { name, resources: machine.resources(), ..machine.plan.clone() };
         let copied_bytes = machine.disk.lock().bytes_below(machine.root);
         let twin = insert(&self.world, plan, Some(machine.root), machine.on_deadline())?;
         twin.set_deadline(machine.deadline());

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jiff::Timestamp;
 
 use super::disk::NodeId;
+use super::main_command::Main;
 use super::process::{Freezer, ProcessTable};
 use super::program::Registry;
 use super::world::{BACKEND, DEFAULT_TEMPLATE, SIGKILL, SharedDisk};
@@ -25,6 +26,7 @@ pub(super) struct Machine {
     pub(super) processes: ProcessTable,
     pub(super) freezer: Freezer,
     pub(super) timer: super::deadline::Timer,
+    main: OnceLock<Arc<Main>>,
     status: Mutex<Status>,
 }
 
@@ -46,6 +48,7 @@ struct Status {
     deadline: Option<Timestamp>,
     on_deadline: DeadlineAction,
     reason: Option<String>,
+    resources: Resources,
 }
 
 impl Machine {
@@ -57,6 +60,7 @@ impl Machine {
         programs: Arc<Registry>,
         on_deadline: DeadlineAction,
     ) -> Self {
+        let resources = plan.resources;
         Self {
             id,
             plan,
@@ -67,7 +71,14 @@ impl Machine {
             processes: ProcessTable::default(),
             freezer: Freezer::default(),
             timer: super::deadline::Timer::default(),
-            status: Mutex::new(Status { state: State::Running, deadline: None, on_deadline, reason: None }),
+            main: OnceLock::new(),
+            status: Mutex::new(Status {
+                state: State::Running,
+                deadline: None,
+                on_deadline,
+                reason: None,
+                resources,
+            }),
         }
     }
 
@@ -106,6 +117,31 @@ impl Machine {
 
     pub(super) fn set_on_deadline(&self, action: DeadlineAction) {
         self.lock().on_deadline = action;
+    }
+
+    /// The limits in force.
+    pub(super) fn resources(&self) -> Resources {
+        self.lock().resources
+    }
+
+    /// Changes the limits that are given.
+    pub(super) fn change_resources(&self, given: Resources) {
+        let now = &mut self.lock().resources;
+        now.memory_bytes = given.memory_bytes.or(now.memory_bytes);
+        now.cpu_millis = given.cpu_millis.or(now.cpu_millis);
+        now.pids = given.pids.or(now.pids);
+        now.disk_bytes = given.disk_bytes.or(now.disk_bytes);
+    }
+
+    /// Its main command, if it has one.
+    pub(super) fn main(&self) -> Option<Arc<Main>> {
+        self.main.get().cloned()
+    }
+
+    /// Gives it its main command, once.
+    pub(super) fn set_main(&self, main: Arc<Main>) {
+        let set = self.main.set(main);
+        debug_assert!(set.is_ok(), "a sandbox has one main command");
     }
 
     pub(super) fn is_due(&self) -> bool {
@@ -148,7 +184,7 @@ impl Machine {
 
     pub(super) fn record(&self) -> SandboxRecord {
         let status = self.lock();
-        let Plan { name, project, template, labels, env: _, resources, volumes } = &self.plan;
+        let Plan { name, project, template, labels, env: _, resources: _, volumes } = &self.plan;
         SandboxRecord {
             version: SandboxRecord::VERSION,
             id: self.id.clone(),
@@ -162,10 +198,11 @@ impl Machine {
             deadline: status.deadline,
             on_deadline: status.on_deadline,
             isolation: IsolationReport { tier: Isolation::Emulated, ids: None },
-            limits: limits(*resources),
+            limits: limits(status.resources),
             last_kill: None,
             ports: Vec::new(),
             egress: EgressSummary { policy: Some(EgressPolicy::DenyAll) },
+            main: self.main().map(|main| main.status()),
             volumes: volumes.clone(),
             reason: status.reason.clone(),
         }

@@ -16,7 +16,7 @@ impl Metrics for MemorySandbox {
             cpu_count: None,
             memory_bytes: None,
             memory_peak_bytes: None,
-            memory_limit_bytes: machine.plan.resources.memory_bytes,
+            memory_limit_bytes: machine.resources().memory_bytes,
             disk_bytes: Some(disk_bytes),
             processes: Some(machine.processes.count() as u64),
         })

@@ -13,7 +13,7 @@ use super::store::{MemoryTemplates, MemoryVolumes};
 use super::world::{BACKEND, World};
 use crate::{
     CreateOptions, Error, ErrorKind, GetOptions, Query, Result, Retry, Sandbox, SandboxId, SandboxProvider,
-    SandboxRecord, Templates, Volumes, Wake,
+    SandboxRecord, Templates, UsageHistory, Volumes, Wake,
 };
 
 /// The reference backend: sandboxes in memory, for tests and for documentation.
@@ -42,7 +42,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct MemoryProvider {
-    world: Arc<World>,
+    pub(super) world: Arc<World>,
     templates: MemoryTemplates,
     volumes: MemoryVolumes,
 }
@@ -160,6 +160,10 @@ impl SandboxProvider for MemoryProvider {
 
     fn volumes(&self) -> Option<&dyn Volumes> {
         Some(&self.volumes)
+    }
+
+    fn usage(&self) -> Option<&dyn UsageHistory> {
+        Some(self)
     }
 
     fn missing_reason(&self, part: &str) -> Option<String> {

@@ -12,8 +12,8 @@ use super::process::{
 use super::queue::{Queue, queue};
 use super::world::{BACKEND, SIGKILL};
 use crate::{
-    Command, EnvVars, Error, ErrorKind, ExitStatus, GuestPath, MainCommand, ProcessEvent, ProcessEvents,
-    ProcessExit, RestartPolicy, Result, UserName,
+    Command, EnvVars, Error, ErrorKind, ExitStatus, GuestPath, ProcessEvent, ProcessEvents, ProcessExit,
+    Result, UserName,
 };
 
 /// Bytes of output passed on at a time.
@@ -24,9 +24,6 @@ const MAX_EVENTS: usize = 256;
 
 /// How long a process waits for somebody who does not read its events before it goes on without them.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Time between the end of a main command and its next start, so that one that fails at once does not spin.
-const RESTART_DELAY: Duration = Duration::from_millis(200);
 
 /// What a command is started with.
 #[derive(Clone, Debug, Default)]
@@ -219,46 +216,6 @@ impl Feed {
     pub(super) fn close_stdin(&self) {
         self.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
-}
-
-/// Starts the main command, and again as its policy says. The first start has to succeed.
-pub(super) fn start_main(machine: &Arc<Machine>, main: MainCommand) -> Result<()> {
-    let MainCommand { command, restart } = main;
-    let ended = launch_main(machine, &command)?;
-    let machine = Arc::downgrade(machine);
-    // The task ends with the sandbox: it holds the machine only while it starts the command again.
-    tokio::spawn(async move {
-        let mut ended = ended;
-        loop {
-            let status = ended.wait_for(Option::is_some).await.ok().and_then(|status| *status);
-            let again = match restart {
-                RestartPolicy::No => false,
-                RestartPolicy::OnFailure => status != Some(ExitStatus::Code(0)),
-                RestartPolicy::Always => true,
-            };
-            if !again {
-                return;
-            }
-            tokio::time::sleep(RESTART_DELAY).await;
-            let Some(machine) = machine.upgrade() else { return };
-            if machine.state() == crate::State::Destroying {
-                return;
-            }
-            match launch_main(&machine, &command) {
-                Ok(next) => ended = next,
-                Err(_) => return,
-            }
-        }
-    });
-    Ok(())
-}
-
-fn launch_main(machine: &Arc<Machine>, command: &Command) -> Result<Ended> {
-    let (launch, ends) = prepare(machine, "create", command, Start::default(), Input::Null)?;
-    let launched = machine.launch(launch).map_err(|why| not_started("create", command, why))?;
-    ends.stdout.discard();
-    ends.stderr.discard();
-    Ok(launched.ended)
 }
 
 /// The error for a program that can't be started.

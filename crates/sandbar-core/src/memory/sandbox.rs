@@ -8,8 +8,8 @@ use super::fault::Fault;
 use super::machine::Machine;
 use super::world::{BACKEND, World};
 use crate::{
-    Commands, Deadline, DeadlineMode, Error, Files, Forking, Metrics, Pausing, Processes, Result, Sandbox,
-    SandboxId, SandboxRecord, Watching,
+    Commands, Deadline, DeadlineMode, Error, Files, Forking, MainProcess, Metrics, Pausing, Processes,
+    ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, Watching,
 };
 
 /// A handle on an emulated sandbox.
@@ -101,11 +101,18 @@ impl Sandbox for MemorySandbox {
         Some(self)
     }
 
+    fn resources(&self) -> Option<&dyn ResourceControl> {
+        Some(self)
+    }
+
+    fn main_command(&self) -> Option<&dyn MainProcess> {
+        Some(self)
+    }
+
     fn missing_reason(&self, part: &str) -> Option<String> {
         let reason = match part {
             "ports" | "network" => "emulated programs have no network",
             "archive" => "the emulated disk neither writes nor reads tar",
-            "resources" => "nothing stands behind the limits of emulated programs",
             "guest" => "there is no agent in an emulated sandbox",
             _ => return None,
         };

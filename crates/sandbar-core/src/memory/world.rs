@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -7,7 +7,10 @@ use super::disk::{Disk, NodeId};
 use super::fault::Faults;
 use super::machine::Machine;
 use super::program::Registry;
-use crate::{DeadlineAction, Error, Result, SandboxId, SandboxRecord, Template, TemplateId, VolumeName};
+use crate::{
+    DeadlineAction, EndCause, Error, Result, SandboxId, SandboxRecord, Template, TemplateId, UsageEntry,
+    VolumeName,
+};
 
 /// The backend's name.
 pub(super) const BACKEND: &str = "memory";
@@ -46,6 +49,8 @@ pub(super) struct Held {
     pub(super) templates: BTreeMap<TemplateId, StoredTemplate>,
     pub(super) volumes: BTreeMap<VolumeName, StoredVolume>,
     pub(super) next_id: u64,
+    /// What those that ended had used, oldest first.
+    pub(super) ended: VecDeque<UsageEntry>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,7 +108,7 @@ impl World {
     pub(super) fn meet_deadline(&self, machine: &Machine) {
         match machine.on_deadline() {
             DeadlineAction::Destroy => {
-                self.destroy(&machine.id);
+                self.end(&machine.id, EndCause::Deadline);
             }
             DeadlineAction::Pause => machine.sleep_at_deadline(),
         }
@@ -111,10 +116,32 @@ impl World {
 
     /// Ends a sandbox and frees what it held.
     pub(super) fn destroy(&self, id: &SandboxId) -> bool {
+        self.end(id, EndCause::Destroyed)
+    }
+
+    /// Takes back a sandbox that was never ready.
+    pub(super) fn undo(&self, id: &SandboxId) {
+        let machine = self.lock().machines.remove(id);
+        if let Some(machine) = machine {
+            self.free(&machine);
+        }
+    }
+
+    fn end(&self, id: &SandboxId, cause: EndCause) -> bool {
         let Some(machine) = self.lock().machines.remove(id) else { return false };
+        let entry = super::usage::entry(&machine, cause);
+        self.free(&machine);
+        let mut held = self.lock();
+        held.ended.push_back(entry);
+        if held.ended.len() > super::usage::KEPT_ENTRIES {
+            held.ended.pop_front();
+        }
+        true
+    }
+
+    fn free(&self, machine: &Machine) {
         machine.end();
         self.disk.lock().drop_tree(machine.root);
-        true
     }
 }
 

@@ -88,6 +88,25 @@ pub struct ForkOutcome {
 /// Changing limits while it runs.
 #[async_trait]
 pub trait ResourceControl: Send + Sync {
-    /// Changes the limits given and no other. One that can't be changed is an error, and then none is.
+    /// Changes the limits given and no other, at once.
+    ///
+    /// # Behavior
+    /// - The record has the new limits when this answers, with what stands behind each.
+    /// - A limit that can't be changed here is `Unsupported`, and then none is changed; so is one that is not enforced where that is demanded.
+    /// - A memory limit below what is used now is `Conflict`, and then none is changed.
+    /// - None at all is `InvalidInput`.
+    ///
+    /// ```
+    /// # use sandbar_core::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let provider = MemoryProvider::new();
+    /// let sandbox = provider.create(CreateOptions::new()).await?;
+    /// let more = Resources::default().with_memory_bytes(1 << 30);
+    /// sandbox.require_resources()?.set_resources(more, LimitDemand::BestEffort).await?;
+    /// assert_eq!(sandbox.record().await?.limits["memory"].value, Some(1 << 30));
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn set_resources(&self, resources: Resources, demand: LimitDemand) -> Result<()>;
 }

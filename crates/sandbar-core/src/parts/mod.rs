@@ -5,10 +5,12 @@ mod commands;
 mod files;
 mod guest;
 mod lifecycle;
+mod main_command;
 mod observe;
 mod ports;
 mod processes;
 mod store;
+mod usage;
 mod watching;
 
 pub use archive::{Archive, ImportReport};
@@ -19,6 +21,9 @@ pub use files::{
 };
 pub use guest::{Guest, GuestIo, GuestStream};
 pub use lifecycle::{ForkOptions, ForkOutcome, Forking, HibernationOutcome, Pausing, ResourceControl};
+pub use main_command::{
+    Follow, LogChunk, LogEvent, LogOptions, LogStream, MainLogs, MainProcess, MainState, MainStatus,
+};
 pub use observe::{
     CapacityReport, EgressCheck, EgressLeg, EgressVerdict, LegOutcome, Metrics, MetricsSample, Network,
     VerdictState,
@@ -32,4 +37,5 @@ pub use store::{
     BuildLog, BuildSpec, BuildStep, Builds, CommitOptions, Template, Templates, VolumeInfo, VolumeQuery,
     Volumes,
 };
+pub use usage::{EndCause, UsageEntry, UsageHistory, UsageReport};
 pub use watching::{FileChange, FileChangeKind, WatchEvents, WatchOptions, Watching};

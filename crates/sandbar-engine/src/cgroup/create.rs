@@ -100,10 +100,15 @@ impl Cgroup {
 
     /// Sets limits anew; `None` in them takes a limit away.
     pub fn update(&mut self, limits: &Limits) -> Result<(), Error> {
-        self.memory = self.set_memory(limits.memory_bytes)?;
-        self.cpu = self.set_cpu(limits.cpus_milli)?;
-        self.pids = self.set_pids(limits.pids)?;
+        self.memory = self.limit_memory(limits.memory_bytes)?;
+        self.cpu = self.limit_cpu(limits.cpus_milli)?;
+        self.pids = self.limit_pids(limits.pids)?;
         Ok(())
+    }
+
+    /// Whether it has a limit of that kind to set.
+    pub fn limits(&self, controller: Controller) -> bool {
+        self.find(controller).is_some()
     }
 
     pub(super) fn find(&self, controller: Controller) -> Option<(Version, &Path)> {
@@ -154,8 +159,16 @@ impl Cgroup {
         }
     }
 
-    fn set_memory(&self, limit: Option<u64>) -> Result<Enforcement, Error> {
+    /// Sets the memory limit; `None` takes it away. One below what can't be given back is refused with `EBUSY`, and the one before holds: version 2 of
+    /// the kernel's groups would kill instead.
+    pub fn limit_memory(&self, limit: Option<u64>) -> Result<Enforcement, Error> {
         let Some((version, dir)) = self.find(Controller::Memory) else { return Ok(without_group(limit)) };
+        if let (Some(limit), Some(held)) = (limit, held(version, dir))
+            && held > limit
+        {
+            let busy = io::Error::from_raw_os_error(libc::EBUSY);
+            return Err(Error::io("limit memory", format!("{limit} bytes, where {held} are held"), busy));
+        }
         match version {
             Version::Two => {
                 write(&dir.join("memory.max"), &or_max(limit))?;
@@ -170,7 +183,8 @@ impl Cgroup {
         Ok(with_group(limit))
     }
 
-    fn set_cpu(&self, limit: Option<u32>) -> Result<Enforcement, Error> {
+    /// Sets the processor limit, in thousandths of one processor; `None` takes it away.
+    pub fn limit_cpu(&self, limit: Option<u32>) -> Result<Enforcement, Error> {
         let Some((version, dir)) = self.find(Controller::Cpu) else { return Ok(without_group(limit)) };
         let quota = limit.map(|milli| u64::from(milli) * CPU_PERIOD_US / 1000);
         match version {
@@ -187,7 +201,8 @@ impl Cgroup {
         Ok(with_group(limit))
     }
 
-    fn set_pids(&self, limit: Option<u32>) -> Result<Enforcement, Error> {
+    /// Sets the limit on processes and threads; `None` takes it away. What runs above it runs on.
+    pub fn limit_pids(&self, limit: Option<u32>) -> Result<Enforcement, Error> {
         let Some((_, dir)) = self.find(Controller::Pids) else { return Ok(without_group(limit)) };
         write(&dir.join("pids.max"), &or_max(limit.map(u64::from)))?;
         Ok(with_group(limit))
@@ -223,15 +238,45 @@ pub(super) enum Version {
 /// gives them (`net.ipv4.tcp_mem`); it takes the same limit.
 fn set_memory_v1(dir: &Path, limit: Option<u64>) -> Result<(), Error> {
     let text = limit.map_or_else(|| "-1".to_owned(), |bytes| bytes.to_string());
-    write_if_there(&dir.join("memory.kmem.tcp.limit_in_bytes"), &text)?;
-    let (memory, swap) = (dir.join("memory.limit_in_bytes"), dir.join("memory.memsw.limit_in_bytes"));
-    if write(&memory, &text).is_ok() {
-        // Absent where swap accounting is off. Refused (invalid) while usage with swap is above it.
-        write_if_there(&swap, &text)?;
-        return Ok(());
-    }
-    write_if_there(&swap, &text)?;
-    write(&memory, &text)
+    let files = ["memory.kmem.tcp.limit_in_bytes", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"];
+    let files = files.map(|name| dir.join(name));
+    let before = files.each_ref().map(|file| std::fs::read_to_string(file).ok());
+    let [sockets, memory, swap] = &files;
+    let set = || {
+        write_if_there(sockets, &text)?;
+        if write(memory, &text).is_ok() {
+            // Absent where swap accounting is off. Refused while usage with swap is above it.
+            write_if_there(swap, &text)?;
+            return Ok(());
+        }
+        write_if_there(swap, &text)?;
+        write(memory, &text)
+    };
+    set().inspect_err(|_| {
+        // All as it was: raised from the outside in, lowered from the inside out, whichever way this went.
+        for _ in 0..2 {
+            for (file, before) in files.iter().zip(&before) {
+                if let Some(before) = before {
+                    let _ = write(file, before.trim());
+                }
+            }
+        }
+    })
+}
+
+/// Bytes that the group can't give back: all but the caches of files. `None` where that is not counted.
+fn held(version: Version, dir: &Path) -> Option<u64> {
+    let (current, prefix) = match version {
+        Version::Two => ("memory.current", ""),
+        Version::One => ("memory.usage_in_bytes", "total_"),
+    };
+    let current: u64 = std::fs::read_to_string(dir.join(current)).ok()?.trim().parse().ok()?;
+    let stat = std::fs::read_to_string(dir.join("memory.stat")).ok()?;
+    let cached = |name: &str| -> Option<u64> {
+        let line = stat.lines().find_map(|line| line.strip_prefix(prefix)?.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some(current.saturating_sub(cached("inactive_file ")? + cached("active_file ")?))
 }
 
 /// Enables what there is of `wanted` from the hierarchy's folder down to the parent of `dir`, and answers what got there.

@@ -10,7 +10,7 @@ use crate::error::fail;
 const MAX_TEXT: usize = 500;
 
 /// An error document of the agent.
-pub(super) fn rpc(operation: &'static str, error: &RpcError) -> Error {
+pub(crate) fn rpc(operation: &'static str, error: &RpcError) -> Error {
     let text = readable(&error.message);
     if error.reason.as_deref() == Some(reason::USER_REFUSED) {
         return Error::unsupported(operation, "this user", text)
@@ -54,7 +54,7 @@ pub(super) fn nonsense(operation: &'static str, cause: &dyn std::fmt::Display) -
 }
 
 /// A text of the agent's, bounded and without what would drive a terminal.
-pub(super) fn readable(text: &str) -> String {
+pub(crate) fn readable(text: &str) -> String {
     let mut shown: String = text
         .chars()
         .take(MAX_TEXT)

@@ -8,11 +8,14 @@ mod fault;
 mod files;
 mod guest;
 mod link;
+mod main_command;
 mod pool;
 mod processes;
+mod resources;
 mod rpc;
 mod start;
 mod watching;
 
+pub(crate) use fault::{readable, rpc as start_fault};
 pub(crate) use link::Link;
 pub(crate) use processes::Shared;

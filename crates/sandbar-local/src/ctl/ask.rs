@@ -8,9 +8,10 @@ use rustix::net::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::main_command::{self, MainAnswer};
 use super::message::{Failure, Op, Outcome, packet, read};
 use crate::home::Folder;
-use crate::inside::{Packets, receive};
+use crate::inside::{Packets, Received, receive};
 
 /// Longest packet, in bytes (decision 0006).
 const MAX_PACKET: usize = 64 << 10;
@@ -23,12 +24,32 @@ pub(crate) async fn ask(
     op: &Op,
     place: Option<OwnedSemaphorePermit>,
 ) -> Result<Outcome, Failure> {
-    match tokio::time::timeout(BOUND, exchange(folder, op, place)).await {
-        Ok(outcome) => outcome,
-        Err(_) => {
-            Err(Failure::Other(std::io::Error::other(format!("no answer within {} s", BOUND.as_secs()))))
-        }
+    let (bytes, received) = within(BOUND, exchange(folder, op)).await?;
+    read(op, &bytes, received.holding(place))
+}
+
+/// Asks how the main command is, and what it said from byte `from` on. The agent waits up to `wait` until its state is another than `seen` or there is
+/// such output. The inner error is the agent's own word.
+pub(crate) async fn ask_main(
+    folder: &Folder,
+    from: u64,
+    seen: u64,
+    wait: Duration,
+) -> Result<Result<MainAnswer, String>, Failure> {
+    let op = Op::Main { from, seen, wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) };
+    let (bytes, received) = within(wait + BOUND, exchange(folder, &op)).await?;
+    if received.len() > 0 {
+        return Err(Failure::Other(std::io::Error::other(
+            "the agent gives descriptors that nobody asked for",
+        )));
     }
+    main_command::read(&bytes)
+}
+
+async fn within<T>(bound: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::time::timeout(bound, work).await.unwrap_or_else(|_| {
+        Err(Failure::Other(std::io::Error::other(format!("no answer within {} s", bound.as_secs()))))
+    })
 }
 
 /// Tells the agent to end everything, without a runtime and without waiting for an answer. `false` means that nobody listens.
@@ -45,7 +66,7 @@ pub(crate) fn tell_shutdown(folder: &Folder) -> bool {
     }
 }
 
-async fn exchange(folder: &Folder, op: &Op, place: Option<OwnedSemaphorePermit>) -> Result<Outcome, Failure> {
+async fn exchange(folder: &Folder, op: &Op) -> Result<(Vec<u8>, Received), Failure> {
     let conversation = loop {
         match dial(folder) {
             Ok(socket) => break Packets::new(socket),
@@ -65,11 +86,11 @@ async fn exchange(folder: &Folder, op: &Op, place: Option<OwnedSemaphorePermit>)
             Err(cause) => return Err(cause.into()),
             Ok((0, _, _)) => return Err(Failure::Gone),
             Ok((got, flags, received)) => {
-                let received = received.holding(place);
                 if flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
                     return Err(Errno::MSGSIZE.into());
                 }
-                return read(op, &bytes[..got], received);
+                bytes.truncate(got);
+                return Ok((bytes, received));
             }
         }
     }

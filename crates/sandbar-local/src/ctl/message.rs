@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use crate::inside::Received;
 
 /// Longest reason of the agent's that is shown, in characters.
-const MAX_REASON: usize = 200;
+pub(super) const MAX_REASON: usize = 200;
 
 /// What the agent can be asked.
 #[derive(Debug, Serialize)]
@@ -18,6 +18,8 @@ pub(crate) enum Op {
     Listeners,
     /// A signal to every process but the agent.
     KillAll { signal: i32 },
+    /// How the main command is and what it said from byte `from` on, once there is anything that was not `seen`.
+    Main { from: u64, seen: u64, wait_ms: u64 },
     /// The end of everything.
     Shutdown,
 }

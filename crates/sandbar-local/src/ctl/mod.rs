@@ -1,7 +1,9 @@
 //! The client of the agent's control protocol. What the agent says is hostile: sizes, numbers and kinds are checked.
 
 mod ask;
+mod main_command;
 mod message;
 
-pub(crate) use ask::{ask, checked_listeners, tell_shutdown};
+pub(crate) use ask::{ask, ask_main, checked_listeners, tell_shutdown};
+pub(crate) use main_command::{MainAnswer, Phase};
 pub(crate) use message::{Op, Outcome};

@@ -2,13 +2,16 @@
 
 mod folder;
 mod lock;
+mod main_log;
 mod names;
 mod open;
 mod record;
 mod slots;
 mod trash;
+mod usage;
 
 pub(crate) use folder::Folder;
 pub(crate) use lock::Lock;
+pub(crate) use main_log::{MainLog, MainLogReader};
 pub(crate) use open::Home;
 pub(crate) use record::{AgentMark, EGRESS, Owner, Private, StoredRecord, isolation, now};

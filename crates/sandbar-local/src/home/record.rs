@@ -4,7 +4,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sandbar_core::{
     DeadlineAction, EgressPolicy, EgressSummary, Isolation, IsolationReport, Labels, LastKill, Limit,
-    PortMapping, ProjectId, SandboxId, SandboxName, SandboxRecord, State,
+    MainStatus, PortMapping, ProjectId, SandboxId, SandboxName, SandboxRecord, State,
 };
 use sandbar_engine::IdMode;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ pub(crate) struct StoredRecord {
     pub(crate) ports: Vec<PortMapping>,
     pub(crate) egress: EgressSummary,
     pub(crate) reason: Option<String>,
+    /// Its main command; absent in records of earlier versions.
+    #[serde(default)]
+    pub(crate) main: Option<MainStatus>,
     /// What only this backend needs.
     pub(crate) private: Private,
     /// Keys of a newer version, kept when this one rewrites the record.
@@ -134,6 +137,7 @@ impl StoredRecord {
             last_kill: self.last_kill.clone(),
             ports: if state == State::Running { self.ports.clone() } else { Vec::new() },
             egress: self.egress,
+            main: self.main.clone(),
             volumes: Vec::new(),
             reason,
         }
@@ -189,6 +193,7 @@ mod tests {
             ports: Vec::new(),
             egress: EGRESS,
             reason: None,
+            main: None,
             private: Private {
                 ids: IdMode::Single,
                 slot: None,

@@ -26,7 +26,8 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
     }
     let record = folder.record().map_err(|cause| blind(&cause))?.ok_or_else(|| gone(ADOPT, id.as_str()))?;
     if let Some(why) = is_over(&record).map_err(|cause| blind(&cause))? {
-        teardown::tear_down(&home, &folder, Some(record), &lock, teardown::Groups::Unknown)?;
+        let ending = teardown::Ending::of_found(Some(&record));
+        teardown::tear_down(&home, &folder, Some(record), &lock, teardown::Groups::Unknown, ending)?;
         return Err(gone(ADOPT, id.as_str()).with_hint(format!("it was destroyed: {why}")));
     }
     let mut record = record;

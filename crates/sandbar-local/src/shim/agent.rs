@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use sandbar_core::{EnvVars, Result, SandboxId};
+use sandbar_core::{RestartPolicy, Result, SandboxId, UserName};
 
 use sandbar_engine::{Host, IdMode, SANDBOX_ROOT_CAPABILITIES};
 use serde::Serialize;
 
+use super::protocol::{CreateOrders, MainOrder};
 use crate::error::io_error;
 use crate::home::{Folder, Home};
 use crate::template;
@@ -41,6 +42,36 @@ struct AgentConfig<'a> {
     ids: &'a str,
     sudo: Sudo,
     root_capabilities: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    main: Option<Main<'a>>,
+}
+
+/// The main command.
+#[derive(Serialize)]
+struct Main<'a> {
+    program: &'a str,
+    args: &'a [String],
+    env: BTreeMap<&'a str, &'a str>,
+    cwd: Option<&'a str>,
+    user: Option<&'a str>,
+    restart: RestartPolicy,
+}
+
+impl<'a> From<&'a MainOrder> for Main<'a> {
+    fn from(order: &'a MainOrder) -> Self {
+        let (program, args) = match order.argv.split_first() {
+            Some((program, args)) => (program.as_str(), args),
+            None => ("", &[][..]),
+        };
+        Self {
+            program,
+            args,
+            env: order.env.iter().collect(),
+            cwd: order.cwd.as_deref(),
+            user: order.user.as_ref().map(UserName::as_str),
+            restart: order.restart,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -56,7 +87,7 @@ const READS: Duration = Duration::from_secs(10);
 /// The configuration. It holds the environment, which nobody but the agent shall read.
 pub(super) fn config(
     id: &SandboxId,
-    env: &EnvVars,
+    orders: &CreateOrders,
     deadline: Option<Timestamp>,
     ids: &IdMode,
     host: &Host,
@@ -66,7 +97,7 @@ pub(super) fn config(
         sandbox_id: id.as_str(),
         template_id: template::HOST,
         default_user: "user",
-        env: env.iter().collect(),
+        env: orders.env.iter().collect(),
         deadline_unix_ms: deadline.map(|deadline| deadline.as_millisecond().saturating_add(BACKSTOP_MS)),
         ids: if ids.has_root() { "mapped" } else { "single" },
         sudo: if ids.has_root() {
@@ -75,6 +106,7 @@ pub(super) fn config(
             let hint = host.single_id_hint().unwrap_or("make sandboxes as root");
             Sudo::Denied { reason: format!("this sandbox has a single user id; {hint}") }
         },
+        main: orders.main.as_ref().map(Main::from),
         root_capabilities: SANDBOX_ROOT_CAPABILITIES.iter().map(|capability| capability.name).collect(),
     };
     serde_json::to_vec(&config).map_err(|cause| io_error("create", "agent configuration", cause))

@@ -14,7 +14,7 @@ use super::protocol::CreateOrders;
 use super::shared::Shared;
 use crate::error::{engine, fail, io_error};
 use crate::home::{AgentMark, EGRESS, Home, Private, StoredRecord, isolation, now};
-use crate::teardown::{self, Groups};
+use crate::teardown::{self, Ending, Groups};
 use crate::template;
 
 /// Makes the sandbox up to its configured agent, of what was prepared where that fits. A failure leaves nothing, or its error names what is left.
@@ -60,7 +60,7 @@ impl Making<'_> {
     fn make(&self, orders: &CreateOrders, config: Option<OwnedFd>, pipes: &Pipes) -> Result<()> {
         let Parts { folder, ids, host, .. } = self.parts;
         let deadline = deadline(orders.lifetime_ms, now())?;
-        let text = agent::config(folder.id(), &orders.env, deadline, ids, host)?;
+        let text = agent::config(folder.id(), orders, deadline, ids, host)?;
         self.save()?;
         self.claim_name(orders)?;
         still_wanted(pipes)?;
@@ -101,7 +101,9 @@ fn undo(parts: &Parts, error: Error, record: Option<StoredRecord>) -> Error {
     let mark = AgentMark::new(parts.agent.pid, parts.agent.start_time);
     let ended = teardown::end_agent(&mark).map_err(|cause| io_error("create", "the agent", cause));
     let groups = Groups::Known(parts.cgroup.as_ref());
-    match ended.and_then(|()| teardown::tear_down(&parts.home, &parts.folder, record, &parts.lock, groups)) {
+    match ended.and_then(|()| {
+        teardown::tear_down(&parts.home, &parts.folder, record, &parts.lock, groups, Ending::default())
+    }) {
         Ok(()) => error,
         Err(left) => left.left_behind().iter().cloned().fold(error, Error::with_left_behind),
     }
@@ -126,6 +128,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
         ports: Vec::new(),
         egress: EGRESS,
         reason: None,
+        main: orders.main.as_ref().map(super::main_command::unstarted),
         private: Private {
             ids: parts.ids.clone(),
             slot: parts.slot,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use sandbar_core::{ErrorKind, Result, State};
+use sandbar_core::{EndCause, ErrorKind, Result, State};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Receiver;
@@ -13,12 +13,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::listener::Listener;
 use super::pipes::Pipes;
 use super::protocol::Report;
-use super::shared::Shared;
-use super::{AGENT_SOCKET, create, limits, log, ports, serve};
+use super::shared::{Shared, hold};
+use super::{AGENT_SOCKET, create, limits, log, main_command, ports, serve, usage};
 use crate::error::{ErrorForm, engine, fail, io_error};
-use crate::home::now;
+use crate::home::{StoredRecord, now};
 use crate::inside::{Late, Unix};
-use crate::teardown::Groups;
+use crate::teardown::{Ending, Groups};
 use crate::{ctl, descriptor, teardown};
 
 /// How long a new agent may take to answer. It takes milliseconds; a machine that swaps may take longer.
@@ -29,6 +29,11 @@ const LONGEST_NAP: Duration = Duration::from_secs(60);
 const EMPTY: Duration = Duration::from_secs(5);
 /// How long answers may take to leave the process after the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A sandbox that lived this long is counted at its end; of shorter ones it would be much of their life.
+const WORTH_A_COUNT: Duration = Duration::from_secs(2);
+/// How long that count may take: nobody waits for a statistic.
+const LAST_COUNT: Duration = Duration::from_secs(1);
 
 /// A shim at work: from the running agent to the end of the sandbox.
 #[derive(Debug)]
@@ -126,6 +131,9 @@ impl Guard {
                 });
                 let watched = pipes.owner().map_err(fail_setup)?;
                 await_ready(shared, &agent, &watched).await?;
+                if shared.look(|record| record.main.is_some()) {
+                    main_command::await_start(shared).await?;
+                }
                 owner = Some(watched);
                 let listeners = std::mem::take(&mut wish.ports);
                 let chosen = listeners.iter().filter(|listener| listener.is_chosen());
@@ -152,6 +160,9 @@ impl Guard {
         }
         tasks.spawn(serve::serve(Arc::clone(shared), listener));
         tasks.spawn(limits::watch(Arc::clone(shared)));
+        if shared.look(|record| record.main.is_some()) {
+            tasks.spawn(main_command::follow(Arc::clone(shared)));
+        }
         Ok(Begun { agent, owner })
     }
 
@@ -164,7 +175,14 @@ impl Guard {
             Beginning::New(..) => {
                 let record = Some(shared.record());
                 let groups = Groups::Known(shared.cgroup.as_ref());
-                match teardown::tear_down(&shared.home, &shared.folder, record, &shared.lock, groups) {
+                match teardown::tear_down(
+                    &shared.home,
+                    &shared.folder,
+                    record,
+                    &shared.lock,
+                    groups,
+                    Ending::default(),
+                ) {
                     Ok(()) => error,
                     Err(left) => {
                         left.left_behind().iter().cloned().fold(error, sandbar_core::Error::with_left_behind)
@@ -260,16 +278,41 @@ async fn watch(shared: &Shared, owner: Option<Receiver>, agent: &AsyncFd<OwnedFd
     }
 }
 
+impl End {
+    fn cause(&self, shared: &Shared) -> EndCause {
+        match self {
+            Self::Asked => EndCause::Destroyed,
+            Self::Deadline => EndCause::Deadline,
+            Self::OwnerGone => EndCause::OwnerGone,
+            // The agent acts on the deadline, too.
+            Self::AgentGone if shared.look(StoredRecord::is_expired) => EndCause::Deadline,
+            Self::AgentGone => EndCause::Died,
+        }
+    }
+}
+
+/// Bytes of disk that the sandbox holds: counted once more where it lived long enough for that to be worth the time.
+async fn last_count(shared: &Arc<Shared>) -> Option<u64> {
+    let lived = shared.look(|record| record.started_at).map(|at| now().duration_since(at).unsigned_abs());
+    if lived.is_some_and(|lived| lived >= WORTH_A_COUNT)
+        && let Ok(Ok(usage)) = timeout(LAST_COUNT, usage::count(shared, usage::What::Disk)).await
+    {
+        return Some(usage.disk_bytes);
+    }
+    hold(&shared.counters).disk_bytes
+}
+
 /// Destroys the sandbox, or writes down that it stopped.
 async fn finish(shared: &Arc<Shared>, end: End, mut tasks: JoinSet<()>) -> Result<()> {
     let keeps = matches!(end, End::AgentGone)
         && !shared.is_asked_to_end()
         && shared.look(|record| record.private.owner.is_none() && !record.is_expired());
+    let ending = Ending { cause: Some(end.cause(shared)), disk_bytes: last_count(shared).await };
     let outcome = if keeps {
-        stop(shared)
+        stop(shared, ending)
     } else {
         let groups = Groups::Known(shared.cgroup.as_ref());
-        teardown::tear_down(&shared.home, &shared.folder, Some(shared.record()), &shared.lock, groups)
+        teardown::tear_down(&shared.home, &shared.folder, Some(shared.record()), &shared.lock, groups, ending)
     };
     reap(shared);
     shared.tell_ended(&outcome);
@@ -280,9 +323,10 @@ async fn finish(shared: &Arc<Shared>, end: End, mut tasks: JoinSet<()>) -> Resul
 }
 
 /// The agent ended by itself: the files stay.
-fn stop(shared: &Shared) -> Result<()> {
+fn stop(shared: &Shared, ending: Ending) -> Result<()> {
     let how = reap(shared);
     limits::note(shared);
+    teardown::write_usage(&shared.home, &shared.record(), shared.cgroup.as_ref(), ending);
     if let Some(group) = &shared.cgroup {
         group.remove(EMPTY).map_err(|cause| engine("stop", cause))?;
     }

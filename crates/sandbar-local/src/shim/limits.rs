@@ -27,6 +27,8 @@ pub(super) struct Counters {
     pub(super) last_kill: Option<LastKill>,
     /// How often each cause ended something, by name.
     pub(super) kills: BTreeMap<String, u64>,
+    /// Bytes of disk when they were last counted.
+    pub(super) disk_bytes: Option<u64>,
     seen: sandbar_engine::cgroup::Events,
 }
 

@@ -4,7 +4,7 @@ use sandbar_core::Result;
 
 use super::guard::Guard;
 use super::pipes::Pipes;
-use super::protocol::{Orders, Report, Task, VERSION};
+use super::protocol::{OLDEST, Orders, Report, Task, VERSION};
 use super::{adopt, create, prepare};
 use crate::error::{ErrorForm, fail};
 use crate::home::Home;
@@ -100,9 +100,9 @@ fn start(orders: Orders, pipes: &mut Pipes) -> Result<Started> {
 }
 
 fn checked(orders: Orders) -> Result<Orders> {
-    if orders.v != VERSION {
+    if !(OLDEST..=VERSION).contains(&orders.v) {
         let message = format!(
-            "the library (version {}) speaks version {} of the shim's protocol, the executable (version {}) speaks {VERSION}",
+            "the library (version {}) speaks version {} of the shim's protocol, the executable (version {}) speaks {OLDEST} to {VERSION}",
             orders.library,
             orders.v,
             env!("CARGO_PKG_VERSION")

@@ -21,7 +21,7 @@ use crate::error::{engine, fail, io_error};
 use crate::home::{AgentMark, Folder, Home, Lock};
 use crate::id::new_id;
 use crate::mounts;
-use crate::teardown::{self, Groups};
+use crate::teardown::{self, Ending, Groups};
 use crate::template::Base;
 
 /// Ids that are tried: one is taken by chance never, and cleaned away under its maker hardly ever.
@@ -81,10 +81,12 @@ pub(super) fn prepare(home: Home, shape: Shape, pipes: &Pipes) -> Result<Prepare
             Ok(Prepared { parts: Some(parts) })
         }
         // Nothing of it runs: a launch that fails leaves no process.
-        Err(error) => Err(match teardown::tear_down(&home, &folder, None, &lock, Groups::Unknown) {
-            Ok(()) => error,
-            Err(left) => left.left_behind().iter().cloned().fold(error, Error::with_left_behind),
-        }),
+        Err(error) => {
+            Err(match teardown::tear_down(&home, &folder, None, &lock, Groups::Unknown, Ending::default()) {
+                Ok(()) => error,
+                Err(left) => left.left_behind().iter().cloned().fold(error, Error::with_left_behind),
+            })
+        }
     }
 }
 
@@ -111,7 +113,14 @@ impl Drop for Prepared {
         // Nobody asked for it, so there is nobody to tell; what can't be removed, the next command that writes removes.
         let mark = AgentMark::new(agent.pid, agent.start_time);
         if teardown::end_agent(&mark).is_ok() {
-            let _ = teardown::tear_down(&home, &folder, None, &lock, Groups::Known(cgroup.as_ref()));
+            let _ = teardown::tear_down(
+                &home,
+                &folder,
+                None,
+                &lock,
+                Groups::Known(cgroup.as_ref()),
+                Ending::default(),
+            );
         }
     }
 }

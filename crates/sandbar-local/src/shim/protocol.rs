@@ -5,16 +5,19 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use sandbar_core::{
-    EnvVars, HostMount, KillCause, Labels, LastKill, LimitDemand, MountAccess, PortMapping, PortPublication,
-    ProjectId, Resources, SandboxId, SandboxName,
+    EnvVars, HostMount, KillCause, Labels, LastKill, LimitDemand, MainStatus, MountAccess, PortMapping,
+    PortPublication, ProjectId, Resources, RestartPolicy, SandboxId, SandboxName, UserName,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::error::ErrorForm;
 use crate::home::Owner;
 
-/// The version of the protocol; every request carries it.
-pub(crate) const VERSION: u32 = 1;
+/// The newest version of the protocol. Version 2 has main commands and limits that change.
+pub(crate) const VERSION: u32 = 2;
+/// The oldest version that this one understands. What is sent carries the oldest version that has it, so that a shim or an executable of before goes on
+/// with what it knows, and refuses the rest instead of passing it over.
+pub(crate) const OLDEST: u32 = 1;
 /// Longest line in either direction, in bytes: an environment and labels at their limits fit.
 pub(crate) const MAX_LINE: usize = 8 << 20;
 
@@ -64,6 +67,38 @@ pub(crate) struct CreateOrders {
     pub(crate) lifetime_ms: Option<u64>,
     /// Whom it belongs to, if it does not outlive its maker.
     pub(crate) owner: Option<Owner>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) main: Option<MainOrder>,
+}
+
+/// A main command.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct MainOrder {
+    /// The program and its arguments.
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: EnvVars,
+    pub(crate) cwd: Option<String>,
+    pub(crate) user: Option<UserName>,
+    pub(crate) restart: RestartPolicy,
+}
+
+impl std::fmt::Debug for MainOrder {
+    /// Without arguments and environment.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MainOrder").field("program", &self.argv.first()).finish_non_exhaustive()
+    }
+}
+
+impl Task {
+    /// The oldest version of the protocol that has all of it.
+    pub(crate) fn version(&self) -> u32 {
+        match self {
+            Self::Create(orders) if orders.main.is_some() => 2,
+            Self::Prepare(_) => 2,
+            Self::Create(_) | Self::Adopt(_) => 1,
+        }
+    }
 }
 
 /// A port to publish. One that may be anywhere is its number alone, as earlier versions have it.
@@ -154,6 +189,25 @@ impl LimitOrders {
         }
     }
 
+    /// A change: what was asked for, and no defaults.
+    pub(crate) fn change(asked: Resources, demand: LimitDemand) -> Self {
+        let Resources { memory_bytes, cpu_millis, pids, disk_bytes } = asked;
+        let named = [
+            ("memory", memory_bytes.is_some()),
+            ("cpu", cpu_millis.is_some()),
+            ("pids", pids.is_some()),
+            ("disk", disk_bytes.is_some()),
+        ];
+        let demanded = named.iter().filter(|(_, given)| *given && demand == LimitDemand::Enforced);
+        Self {
+            memory_bytes,
+            cpu_millis,
+            pids,
+            disk_bytes,
+            demanded: demanded.map(|(name, _)| (*name).to_owned()).collect(),
+        }
+    }
+
     /// For the engine.
     pub(crate) fn to_engine(&self) -> sandbar_engine::Limits {
         sandbar_engine::Limits {
@@ -210,6 +264,25 @@ pub(crate) enum Op {
     Unpublish { port: u16 },
     /// A connection to a port; after the answer, this connection is that one.
     Dial { port: u16 },
+    /// How the main command is, once all that it said so far is in its log.
+    Main,
+    /// Other limits; those that are absent stay as they are.
+    SetResources { limits: LimitOrders },
+}
+
+impl Op {
+    /// The oldest version of the protocol that has it.
+    pub(crate) fn version(&self) -> u32 {
+        match self {
+            Self::Hello
+            | Self::Destroy
+            | Self::SetDeadline { .. }
+            | Self::Stats
+            | Self::Publish { .. }
+            | Self::Dial { .. } => 1,
+            Self::PublishAt { .. } | Self::Unpublish { .. } | Self::Main | Self::SetResources { .. } => 2,
+        }
+    }
 }
 
 /// A line from `shim.sock`.
@@ -230,6 +303,10 @@ pub(crate) enum Reply {
     Unpublished { was_published: bool },
     /// To [`Op::Dial`].
     Dialled,
+    /// To [`Op::SetResources`].
+    Resized,
+    /// To [`Op::Main`].
+    Main(Option<MainStatus>),
     /// Nothing listens on that port.
     Refused,
     /// The protocol's version is not known; these are.
@@ -267,7 +344,7 @@ mod tests {
 
     #[test]
     fn requests_carry_the_version_beside_the_operation() {
-        let text = serde_json::to_string(&Request { v: VERSION, op: Op::Dial { port: 80 } }).unwrap();
+        let text = serde_json::to_string(&Request { v: 1, op: Op::Dial { port: 80 } }).unwrap();
         assert_eq!(text, r#"{"v":1,"op":"dial","port":80}"#);
         let hello: Request = serde_json::from_str(r#"{"v":9,"op":"hello","more":1}"#).unwrap();
         assert_eq!(hello.v, 9);

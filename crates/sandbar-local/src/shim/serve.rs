@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::ports::Dialled;
-use super::protocol::{MAX_LINE, Op, Reply, VERSION};
+use super::protocol::{MAX_LINE, OLDEST, Op, Reply, VERSION};
 use super::shared::Shared;
-use super::{SHIM_SOCKET, agent, guard, ports, usage};
+use super::{SHIM_SOCKET, agent, guard, main_command, ports, resize, usage};
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::{Folder, Home};
 
@@ -103,6 +103,13 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
             set_deadline(shared, deadline, extend_only).await.map(Reply::Deadline)
         }
         Op::Stats => Ok(Reply::Stats(usage::measure(shared).await)),
+        Op::SetResources { limits } => resize::resize(shared, limits).await.map(|()| Reply::Resized),
+        Op::Main => {
+            if shared.look(|record| record.main.is_some()) {
+                main_command::catch_up(shared).await?;
+            }
+            Ok(Reply::Main(shared.look(|record| record.main.clone())))
+        }
         Op::Publish { port } => ports::publish(shared, port.into()).map(Reply::Published),
         Op::PublishAt { at } => ports::publish(shared, at).map(Reply::Published),
         Op::Unpublish { port } => {
@@ -169,8 +176,8 @@ fn parse(line: &[u8]) -> std::result::Result<Op, Box<Reply>> {
     let broken =
         |why: String| Box::new(Reply::Failed(ErrorForm::from(&fail(ErrorKind::Protocol, "ask shim", why))));
     match serde_json::from_slice::<Versioned>(line) {
-        Ok(Versioned { v: VERSION }) => {}
-        Ok(_) => return Err(Box::new(Reply::Versions(vec![VERSION]))),
+        Ok(Versioned { v: OLDEST..=VERSION }) => {}
+        Ok(_) => return Err(Box::new(Reply::Versions((OLDEST..=VERSION).collect()))),
         Err(cause) => return Err(broken(format!("the request is not of the protocol: {cause}"))),
     }
     match serde_json::from_slice::<super::protocol::Request>(line) {
@@ -193,9 +200,7 @@ mod tests {
     #[test]
     fn another_version_is_told_ours_and_nonsense_is_refused() {
         let refusal = |line: &[u8]| *parse(line).expect_err("refused");
-        assert!(
-            matches!(refusal(br#"{"v":2,"op":"levitate"}"#), Reply::Versions(known) if known == [VERSION])
-        );
+        assert!(matches!(refusal(br#"{"v":3,"op":"levitate"}"#), Reply::Versions(known) if known == [1, 2]));
         assert!(matches!(refusal(br#"{"v":1,"op":"levitate"}"#), Reply::Failed(_)));
         assert!(matches!(refusal(b"\xff\n"), Reply::Failed(_)));
         assert!(matches!(parse(br#"{"v":1,"op":"stats"}"#), Ok(Op::Stats)));

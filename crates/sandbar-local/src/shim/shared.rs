@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use sandbar_core::{KillCause, LastKill};
 use sandbar_engine::Cgroup;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::limits::Counters;
+use super::main_command::Progress;
 use super::ports::Ports;
 use crate::error::ErrorForm;
 use crate::home::{Folder, Home, Lock, StoredRecord, now};
@@ -23,6 +24,10 @@ pub(super) struct Shared {
     pub(super) pidfd: OwnedFd,
     pub(super) ports: Ports,
     pub(super) counters: Mutex<Counters>,
+    /// Up to where the main command was followed.
+    pub(super) main_progress: watch::Sender<Progress>,
+    /// Held while limits change: one change at a time.
+    pub(super) resizing: tokio::sync::Mutex<()>,
     /// Told when the deadline is another.
     pub(super) rescheduled: Notify,
     /// Told when somebody asks for the end.
@@ -57,6 +62,8 @@ impl Shared {
             pidfd,
             ports: Ports::default(),
             counters: Mutex::new(counters),
+            main_progress: watch::Sender::default(),
+            resizing: tokio::sync::Mutex::default(),
             rescheduled: Notify::new(),
             ending: Notify::new(),
             enders: Mutex::default(),

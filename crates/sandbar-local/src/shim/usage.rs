@@ -78,7 +78,11 @@ pub(super) async fn count(
             memory: what == What::Memory,
             bound: if what == What::Disk { DISK_BOUND } else { MEMORY_BOUND },
         };
-        sandbar_engine::usage::measure(&request).map_err(|cause| engine("count", cause))
+        let counted = sandbar_engine::usage::measure(&request).map_err(|cause| engine("count", cause))?;
+        if what == What::Disk {
+            hold(&shared.counters).disk_bytes = Some(counted.disk_bytes);
+        }
+        Ok(counted)
     });
     counted.await.unwrap_or_else(|_| Err(fail(ErrorKind::Unexpected, "count", "the count was given up")))
 }

@@ -12,10 +12,14 @@ mod input;
 mod leftovers;
 mod limits;
 mod long;
+mod main_command;
 mod parts;
 mod refusals;
+mod resources;
 mod sockets;
 mod spare;
+mod usage;
+mod versions;
 
 /// Create, run, destroy, over and over.
 #[tokio::test]

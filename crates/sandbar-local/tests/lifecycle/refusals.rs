@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sandbar_core::{
     Base, Command, CreateOptions, DeadlineAction, EgressPolicy, ErrorKind, GuestPath, HostMount, Isolation,
-    LimitDemand, MainCommand, MountAccess, ProviderExt, Query, Resources, RestartPolicy, SandboxName,
-    SandboxProvider, TemplateId, VolumeMount, VolumeName,
+    LimitDemand, MainCommand, MountAccess, ProviderExt, Query, Resources, SandboxName, SandboxProvider,
+    TemplateId, VolumeMount, VolumeName,
 };
 use sandbar_local::{LocalConfig, LocalProvider, Spare};
 
@@ -29,7 +29,8 @@ async fn what_is_refused_makes_nothing() {
     create(&provider).await.destroy().await.expect("destroyed");
     let file = bed.scratch().join("file");
     fs::write(&file, "x").expect("a file");
-    let main = MainCommand { command: Command::new("true"), restart: RestartPolicy::No };
+    let odd: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
+    let main = MainCommand::new(Command::new("true").arg(odd));
     let volume = VolumeMount {
         volume: VolumeName::new("v").expect("a name"),
         path: GuestPath::new("/v").expect("a path"),

@@ -37,6 +37,7 @@ fn record() -> SandboxRecord {
         }),
         ports: vec![PortMapping { guest: 80, host: "127.0.0.1".into(), port: 40_000 }],
         egress: EgressSummary { policy: Some(EgressPolicy::DenyAll) },
+        main: None,
         volumes: vec![VolumeAttachment {
             name: VolumeName::new("data").unwrap(),
             path: GuestPath::new("/data").unwrap(),
@@ -70,6 +71,7 @@ fn json_is_the_form_of_decision_0004() {
             "last_kill": {"cause": "oom", "at": "2024-01-01T00:00:30.000Z", "detail": "`python3`"},
             "ports": [{"guest": 80, "host": "127.0.0.1", "port": 40_000}],
             "egress": {"policy": "deny-all"},
+            "main": null,
             "volumes": [{"name": "data", "path": "/data"}],
             "reason": null,
         })

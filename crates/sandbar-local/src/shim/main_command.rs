@@ -1,0 +1,251 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sandbar_core::{ErrorKind, LogChunk, LogEvent, MainState, MainStatus, Result};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::protocol::MainOrder;
+use super::shared::Shared;
+use crate::client::{readable, start_fault};
+use crate::ctl::{self, MainAnswer, Phase};
+use crate::error::{fail, io_error};
+use crate::home::{MainLog, now};
+
+/// How long a question to the agent waits for something new.
+const WAIT: Duration = Duration::from_secs(30);
+/// How long the first start may take; what takes longer is a broken disk or a machine that swaps.
+const START: Duration = Duration::from_secs(30);
+/// How long the shim may take to have what the agent has.
+const CATCH_UP: Duration = Duration::from_secs(10);
+/// Pause after an agent that did not answer, or answered nothing new before its time.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Most output that is taken, in bytes a second: what it costs on the host is not within the sandbox' own limits.
+const BYTES_PER_SECOND: u64 = 16 << 20;
+
+/// Up to where the shim has what the agent has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Number of the next byte of output.
+    from: u64,
+    /// Version of the state.
+    seen: u64,
+}
+
+/// What it is before the agent says anything of it.
+pub(super) fn unstarted(order: &MainOrder) -> MainStatus {
+    MainStatus {
+        program: order.argv.first().cloned().unwrap_or_default(),
+        restart: order.restart,
+        state: MainState::Unknown,
+        pid: None,
+        started_at: None,
+        restarts: 0,
+        exit: None,
+        next_start: None,
+        problem: None,
+    }
+}
+
+/// Waits until the main command of a new sandbox was started; if it can't be, there is to be no sandbox.
+pub(super) async fn await_start(shared: &Shared) -> Result<()> {
+    const CREATE: &str = "create";
+    let end = Instant::now() + START;
+    let mut seen = 0;
+    while Instant::now() < end {
+        let answer = match ctl::ask_main(&shared.folder, 0, seen, START).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(why)) => {
+                return Err(fail(
+                    ErrorKind::Unexpected,
+                    CREATE,
+                    format!("the agent has no main command: {why}"),
+                ));
+            }
+            Err(failure) => {
+                return Err(fail(ErrorKind::Unavailable, CREATE, format!("the main command: {failure}")));
+            }
+        };
+        match answer.state {
+            Phase::Starting => seen = answer.version,
+            Phase::Failed => {
+                return Err(match &answer.start_error {
+                    Some(error) => start_fault(CREATE, error),
+                    None => fail(ErrorKind::Unexpected, CREATE, "the main command was not started"),
+                });
+            }
+            Phase::Running | Phase::BackingOff | Phase::Exited => {
+                return note(shared, &answer).map_err(|cause| io_error(CREATE, "`record.json`", cause));
+            }
+        }
+    }
+    let message = format!("the main command was not started within {} s", START.as_secs());
+    Err(fail(ErrorKind::Timeout, CREATE, message))
+}
+
+/// Keeps what the main command says, and how it is, as long as the shim lives.
+pub(super) async fn follow(shared: Arc<Shared>) {
+    let progress = &shared.main_progress;
+    let mut log = loop {
+        match MainLog::open(&shared.folder) {
+            Ok(log) => break log,
+            // A full disk, most likely. The agent keeps the last of it meanwhile.
+            Err(_) => sleep(PAUSE).await,
+        }
+    };
+    let mut at = Progress { from: log.next(), seen: 0 };
+    let mut pace = Pace::new();
+    progress.send_replace(at);
+    loop {
+        let begun = Instant::now();
+        let Ok(Ok(answer)) = ctl::ask_main(&shared.folder, at.from, at.seen, WAIT).await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let before = at;
+        let (events, next) = events(&answer, at.from);
+        if !events.is_empty() {
+            // What can't be written is lost, and that is said as soon as something can.
+            if log.append(&shared.folder, &with_gap(log.next(), at.from, events)).is_err() {
+                sleep(PAUSE).await;
+            }
+            at.from = next;
+        }
+        if !answer.more && answer.version != at.seen && note(&shared, &answer).is_ok() {
+            at.seen = answer.version;
+        }
+        progress.send_replace(at);
+        if at == before && begun.elapsed() < WAIT {
+            // Nothing new before its time is nothing that our agent says.
+            sleep(PAUSE).await;
+        }
+        pace.keep(at.from.saturating_sub(before.from)).await;
+    }
+}
+
+/// Waits until the shim has what the agent had when this was called.
+pub(super) async fn catch_up(shared: &Shared) -> Result<()> {
+    const OPERATION: &str = "look at the main command";
+    let late = |why: String| fail(ErrorKind::Unavailable, OPERATION, why);
+    let mut progress = shared.main_progress.subscribe();
+    let from = progress.borrow().from;
+    let answer = match ctl::ask_main(&shared.folder, from, 0, Duration::ZERO).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(why)) => return Err(late(format!("the agent says: {why}"))),
+        Err(failure) => return Err(late(format!("the agent does not answer: {failure}"))),
+    };
+    let has_it = |at: &Progress| at.from >= answer.next && at.seen >= answer.version;
+    match timeout(CATCH_UP, progress.wait_for(has_it)).await {
+        Ok(Ok(_)) => Ok(()),
+        _ => Err(late(format!("its shim does not catch up within {} s", CATCH_UP.as_secs()))),
+    }
+}
+
+/// What the agent said from byte `from` on, with its gaps, and the number of the next byte. What is not of the protocol is passed over.
+fn events(answer: &MainAnswer, from: u64) -> (Vec<LogEvent>, u64) {
+    let now = now();
+    let mut next = from;
+    let mut events = Vec::new();
+    for piece in &answer.pieces {
+        let Some(bytes) = piece.bytes().filter(|bytes| !bytes.is_empty()) else { continue };
+        let Some(end) = piece.offset.checked_add(bytes.len() as u64) else { continue };
+        if piece.offset < next {
+            continue;
+        }
+        if piece.offset > next {
+            events.push(LogEvent::Lost(piece.offset - next));
+        }
+        // Nothing was said later than now.
+        let at = time(piece.at_ms).map_or(now, |at| at.min(now));
+        events.push(LogEvent::Output(LogChunk { at, stream: piece.stream, bytes }));
+        next = end;
+    }
+    (events, next)
+}
+
+/// Events that begin with byte `from`, for a log that ends before it: what is missing is lost.
+fn with_gap(log: u64, from: u64, mut events: Vec<LogEvent>) -> Vec<LogEvent> {
+    if from > log {
+        events.insert(0, LogEvent::Lost(from - log));
+    }
+    events
+}
+
+/// Writes down how it is.
+fn note(shared: &Shared, answer: &MainAnswer) -> std::io::Result<()> {
+    let Some(known) = shared.look(|record| record.main.clone()) else { return Ok(()) };
+    let status = MainStatus {
+        state: match answer.state {
+            Phase::Running => MainState::Running,
+            Phase::BackingOff => MainState::BackingOff,
+            Phase::Exited => MainState::Exited,
+            Phase::Starting | Phase::Failed => MainState::Unknown,
+        },
+        pid: answer.pid.filter(|_| answer.state == Phase::Running),
+        started_at: answer.started_ms.and_then(time),
+        restarts: answer.restarts,
+        exit: answer.exit,
+        next_start: answer.next_ms.and_then(time).filter(|_| answer.state == Phase::BackingOff),
+        problem: answer.problem.as_deref().map(readable),
+        ..known.clone()
+    };
+    if status == known { Ok(()) } else { shared.update(|record| record.main = Some(status)) }
+}
+
+fn time(unix_ms: u64) -> Option<Timestamp> {
+    i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok())
+}
+
+/// Holds output to [`BYTES_PER_SECOND`].
+#[derive(Debug)]
+struct Pace {
+    due: Instant,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { due: Instant::now() }
+    }
+
+    /// Waits until `bytes` more are due.
+    async fn keep(&mut self, bytes: u64) {
+        let cost = Duration::from_micros(bytes.min(BYTES_PER_SECOND) * 1_000_000 / BYTES_PER_SECOND);
+        self.due = self.due.max(Instant::now()) + cost;
+        sleep_until(self.due).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(pieces: &str) -> MainAnswer {
+        serde_json::from_str(&format!(
+            r#"{{"version":1,"state":"running","pid":2,"started_ms":null,"exit":null,"next_ms":null,"problem":null,
+            "start_error":null,"pieces":{pieces}}}"#
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn gaps_are_losses_and_nonsense_moves_nothing() {
+        let from = |pieces: &str, from| {
+            let (events, next) = events(&answer(pieces), from);
+            let lost: u64 = events.iter().map(|e| if let LogEvent::Lost(n) = e { *n } else { 0 }).sum();
+            (events.len(), lost, next)
+        };
+        assert_eq!(from(r#"[{"o":7,"t":1,"s":"stdout","d":"aGk="}]"#, 7), (1, 0, 9));
+        assert_eq!(from(r#"[{"o":9,"t":1,"s":"stdout","d":"aGk="}]"#, 7), (2, 2, 11));
+        for nonsense in [
+            r#"[{"o":3,"t":1,"s":"stdout","d":"aGk="}]"#,
+            r#"[{"o":7,"t":1,"s":"stdout","d":"?"}]"#,
+            r#"[{"o":7,"t":1,"s":"stdout","d":""}]"#,
+            r#"[{"o":18446744073709551615,"t":1,"s":"stdout","d":"aGk="}]"#,
+        ] {
+            assert_eq!(from(nonsense, 7), (0, 0, 7), "{nonsense}");
+        }
+        let (later, _) = events(&answer(r#"[{"o":0,"t":18446744073709551615,"s":"stdout","d":"aGk="}]"#), 0);
+        assert!(matches!(&later[..], [LogEvent::Output(chunk)] if chunk.at <= now()), "{later:?}");
+        assert_eq!(with_gap(3, 5, Vec::new()), [LogEvent::Lost(2)]);
+    }
+}
