@@ -111,7 +111,9 @@ pub(super) async fn follow(shared: Arc<Shared>) {
             }
             at.from = next;
         }
-        if !answer.more && answer.version != at.seen && note(&shared, &answer).is_ok() {
+        // An end is told once all that was said before it is kept; anything else must not wait for a command that never rests.
+        let is_time = !answer.more || answer.state != Phase::Exited;
+        if is_time && answer.version != at.seen && note(&shared, &answer).is_ok() {
             at.seen = answer.version;
         }
         progress.send_replace(at);
