@@ -3,7 +3,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use async_trait::async_trait;
@@ -100,7 +100,7 @@ impl SandboxProvider for LocalProvider {
         let shape = orders.shape();
         let abandon = |child| self.inner.adopt_child(None, child);
         let line = helper::line(&self.inner.home, Task::Create(Box::new(orders)), "create")?;
-        let spare = self.inner.spares.take(&shape, abandon).await;
+        let spare = self.inner.spares.take(&shape, abandon);
         let is_ready = spare.is_some();
         let shim = match spare {
             Some(shim) => shim,
@@ -127,8 +127,8 @@ impl SandboxProvider for LocalProvider {
         self.inner.adopt_child(id, started.child);
         match started.report {
             Report::Ready { id, .. } => {
-                if let Some(time) = self.inner.spares.created(&shape) {
-                    self.inner.prepare_at(time, executable, shape);
+                if self.inner.spares.created(&shape) {
+                    self.inner.prepare(executable, shape);
                 }
                 if is_owned {
                     self.inner.own(id.clone(), started.owner);
@@ -207,23 +207,14 @@ impl Inner {
         helper::find(self.helper.as_deref(), &self.environment)
     }
 
-    /// Has the next sandbox prepared when it is time, aside: starting a process takes a moment that nobody here waits for. The task ends soon after
-    /// that time, whoever is still there.
-    fn prepare_at(
-        self: &Arc<Self>,
-        time: impl Future<Output = ()> + Send + 'static,
-        executable: PathBuf,
-        shape: Shape,
-    ) {
-        let plan = Plan(Some(Arc::downgrade(self)));
-        tokio::spawn(async move {
-            time.await;
-            tokio::task::spawn_blocking(move || {
-                if let Some(inner) = plan.carry_out() {
-                    let abandon = |child| inner.adopt_child(None, child);
-                    inner.spares.prepare(&executable, &inner.home, shape, abandon);
-                }
-            });
+    /// Has the next sandbox prepared, aside: starting a process takes a moment that nobody here waits for.
+    fn prepare(self: &Arc<Self>, executable: PathBuf, shape: Shape) {
+        let weak = Arc::downgrade(self);
+        tokio::task::spawn_blocking(move || {
+            if let Some(inner) = weak.upgrade() {
+                let abandon = |child| inner.adopt_child(None, child);
+                inner.spares.prepare(&executable, &inner.home, shape, abandon);
+            }
         });
     }
 
@@ -245,7 +236,6 @@ impl Inner {
         if matches!(destroyed, Ok(true)) {
             self.await_child(id).await;
         }
-        self.spares.hurry();
         self.reap();
         destroyed
     }
@@ -281,23 +271,6 @@ impl Inner {
     /// Takes note of shims that ended.
     fn reap(&self) {
         lock(&self.children).retain_mut(|(_, child)| matches!(child.try_wait(), Ok(None)));
-    }
-}
-
-/// A preparation that is planned. Dropped, because its runtime ended before it came to it, it makes room for another.
-struct Plan(Option<Weak<Inner>>);
-
-impl Plan {
-    fn carry_out(mut self) -> Option<Arc<Inner>> {
-        self.0.take()?.upgrade()
-    }
-}
-
-impl Drop for Plan {
-    fn drop(&mut self) {
-        if let Some(inner) = self.0.take().and_then(|inner| inner.upgrade()) {
-            inner.spares.give_up();
-        }
     }
 }
 
