@@ -2,6 +2,7 @@
 
 mod bench;
 mod checks;
+mod generate;
 mod host;
 mod modes;
 mod run;
@@ -17,6 +18,7 @@ cargo xtask TASK
             again as an ordinary user in both id modes (installs what the tests need, on Debian as root)
   check     only format, lints and rules of the house
   bench     release builds measured beside their peers [NAME...] [--quick] [--write: docs/benchmarks.md]
+  gen       writes the documents that are made from code
   soak      the long sizes of the long checks [NAME...]; prints what it measured
   help      this
 ";
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(&arguments[1..]),
         Some("check") => checks::run(),
         Some("bench") => bench::run(&arguments[1..]),
+        Some("gen") => generate::run(),
         Some("soak") => soak::run(&arguments[1..]),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

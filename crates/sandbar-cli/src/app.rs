@@ -6,7 +6,7 @@ use clap::Parser;
 use clap::error::ErrorKind as ClapErrorKind;
 use sandbar::{Error, ErrorKind, SandboxProvider};
 
-use crate::args::{Cli, Command, GlobalArgs};
+use crate::args::{Cli, Command, DoctorArgs, GlobalArgs};
 use crate::commands;
 use crate::env::Environment;
 use crate::exit::ExitStatus;
@@ -84,6 +84,9 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         }),
         Command::Capacity => {
             with_provider(&global, env, async |provider| commands::capacity(provider, printer).await)
+        }
+        Command::Doctor(DoctorArgs {}) => {
+            commands::doctor(&provider_url(global.provider.as_deref(), env)?, printer)
         }
         Command::Version => commands::version(printer),
     }

@@ -7,6 +7,8 @@ pub(crate) enum ExitStatus {
     Done,
     /// `describe`, `destroy`: it positively does not exist.
     Absent,
+    /// `doctor`: something that sandboxes need is missing.
+    Unfit,
     /// An argument does not parse or is out of range.
     Usage,
     /// `run`, `exec`: the command ran into its timeout.
@@ -32,7 +34,7 @@ impl ExitStatus {
     pub(crate) fn code(self) -> u8 {
         let code = match self {
             Self::Done => 0,
-            Self::Absent => 1,
+            Self::Absent | Self::Unfit => 1,
             Self::Usage => 2,
             Self::TimedOut => 124,
             Self::Failed => 125,
@@ -63,6 +65,7 @@ mod tests {
         for (status, code) in [
             (ExitStatus::Done, 0),
             (ExitStatus::Absent, 1),
+            (ExitStatus::Unfit, 1),
             (ExitStatus::Usage, 2),
             (ExitStatus::TimedOut, 124),
             (ExitStatus::Failed, 125),

@@ -40,7 +40,7 @@ pub use policy::EgressPolicy;
 pub use provider::SandboxProvider;
 pub use publication::PortPublication;
 pub use record::{
-    Capacity, EgressSummary, IdMapping, IsolationReport, LastKill, Limit, LimitState, PortMapping,
+    Capacity, EgressSummary, Fallback, IdMapping, IsolationReport, LastKill, Limit, LimitState, PortMapping,
     SandboxRecord, State, VolumeAttachment,
 };
 pub use sandbox::Sandbox;

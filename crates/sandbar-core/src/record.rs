@@ -35,6 +35,8 @@ pub struct SandboxRecord {
     pub on_deadline: DeadlineAction,
     /// The wall round it.
     pub isolation: IsolationReport,
+    /// What it does without, since the machine or the platform lacks it; empty where there is nothing to tell.
+    pub fallbacks: Vec<Fallback>,
     /// Limits by name: `memory` (bytes), `cpu` (thousandths of a core), `pids`, `disk` (bytes), and what else the backend has.
     pub limits: BTreeMap<String, Limit>,
     /// The last time a limit ended something.
@@ -111,6 +113,17 @@ pub enum IdMapping {
     Subordinate,
     /// One id, the caller's own.
     Single,
+}
+
+/// Something that a sandbox was made without. Nothing degrades silently.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fallback {
+    /// What is lacking, by a name that stays the same.
+    pub condition: String,
+    /// What was found.
+    pub observed: String,
+    /// Which feature or wall is weaker or gone for it.
+    pub cost: String,
 }
 
 /// One limit.

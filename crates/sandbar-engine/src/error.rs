@@ -2,6 +2,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
+use crate::obstacle::Obstacle;
+
 /// What the engine could not do, to what, and why.
 ///
 /// `Display` prints operation, resource and cause, and the hint where there is a remedy.
@@ -11,6 +13,7 @@ pub struct Error {
     resource: String,
     cause: Cause,
     hint: Option<Cow<'static, str>>,
+    obstacle: Option<Obstacle>,
 }
 
 #[derive(Debug)]
@@ -25,12 +28,10 @@ impl Error {
         resource: impl Into<String>,
         cause: impl Into<io::Error>,
     ) -> Self {
-        Self {
-            operation: operation.into(),
-            resource: resource.into(),
-            cause: Cause::Io(cause.into()),
-            hint: None,
-        }
+        let (operation, cause) = (operation.into(), cause.into());
+        let errno = rustix::io::Errno::from_io_error(&cause);
+        let obstacle = errno.and_then(|errno| Obstacle::of(&operation, errno));
+        Self { operation, resource: resource.into(), cause: Cause::Io(cause), hint: None, obstacle }
     }
 
     pub(crate) fn reason(
@@ -43,12 +44,23 @@ impl Error {
             resource: resource.into(),
             cause: Cause::Reason(reason.into()),
             hint: None,
+            obstacle: None,
         }
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    pub(crate) fn with_obstacle(mut self, obstacle: Obstacle) -> Self {
+        self.obstacle = Some(obstacle);
+        self
+    }
+
+    /// What of the machine stands in the way, where the step and the kernel's answer tell.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        self.obstacle
     }
 
     /// The step that did not work, as a verb phrase.
@@ -72,6 +84,11 @@ impl Error {
             Cause::Io(cause) => cause.raw_os_error(),
             Cause::Reason(_) => None,
         }
+    }
+
+    /// Whether the kernel said that the caller may not.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.errno(), Some(libc::EACCES | libc::EPERM))
     }
 
     /// Whether the kernel said that the thing is not there.

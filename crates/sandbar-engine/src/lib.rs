@@ -13,6 +13,7 @@ mod launch;
 mod limits;
 mod memfd;
 pub mod mount_source;
+mod obstacle;
 mod plan;
 pub mod proc_id;
 pub mod process;
@@ -35,6 +36,7 @@ pub use limits::{
     MIN_CPUS_MILLI,
 };
 pub use memfd::sealed_memfd;
+pub use obstacle::Obstacle;
 pub use plan::{Plan, plan};
 pub use remove::{RemoveError, remove_tree};
 pub use spec::{Access, Durability, HostPrograms, LAYERS_FOLDER, Mount, Root, Spec};

@@ -12,7 +12,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use crate::env::{self, Environment};
+use crate::doctor::{Facts, explain, limits, place, told};
+use crate::env::Environment;
 use crate::error::{fail, io_error};
 use crate::shim::protocol::{MAX_LINE, Orders, Report, Task};
 
@@ -86,10 +87,8 @@ fn is_trusted(path: &Path) -> bool {
 }
 
 fn missing(why: &str) -> sandbar_core::Error {
-    fail(ErrorKind::Config, "create", why).with_hint(format!(
-        "build it with `cargo build -p sandbar-cli`, or install it, and name it with `{}`",
-        env::HELPER
-    ))
+    let facts = Facts::read(Path::new("/"), None);
+    explain(&fail(ErrorKind::Config, "create", why), &place::HELPER_MISSING, &facts)
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -144,8 +143,8 @@ pub(crate) async fn start(
     abandon: &(dyn Fn(Child) + Send + Sync),
 ) -> Result<Started> {
     let line = line(home, task, operation)?;
-    let shim = Shim::spawn(executable, operation)?;
-    shim.order(line, operation, abandon).await
+    let shim = Shim::spawn(executable, home, operation)?;
+    shim.order(line, home, operation, abandon).await
 }
 
 /// Orders as they are sent.
@@ -168,8 +167,7 @@ pub(crate) fn line(home: &Path, task: Task, operation: &'static str) -> Result<V
 
 impl Shim {
     /// Starts one, which waits for its orders.
-    pub(crate) fn spawn(executable: &Path, operation: &'static str) -> Result<Self> {
-        let place = executable.display();
+    pub(crate) fn spawn(executable: &Path, home: &Path, operation: &'static str) -> Result<Self> {
         // The shim needs nothing of the environment, and what is in it is none of a sandbox' business.
         let mut child = Command::new(executable)
             .arg0(SHIM_NAME)
@@ -178,7 +176,7 @@ impl Shim {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|cause| io_error(operation, &format!("`{place}`"), cause))?;
+            .map_err(|cause| not_started(operation, executable, home, cause))?;
         let broken = |cause: std::io::Error| io_error(operation, "the pipe to the shim", cause);
         match (child.stdin.take(), child.stdout.take()) {
             (Some(stdin), Some(stdout)) => {
@@ -210,6 +208,7 @@ impl Shim {
     pub(crate) async fn order(
         self,
         line: Vec<u8>,
+        home: &Path,
         operation: &'static str,
         abandon: &(dyn Fn(Child) + Send + Sync),
     ) -> Result<Started> {
@@ -237,20 +236,35 @@ impl Shim {
         if report.is_empty() {
             let message =
                 format!("`{place}` ended without a report: it is no `sandbar` executable, or it was killed");
-            return Err(fail(ErrorKind::Unexpected, operation, message)
-                .with_retry(sandbar_core::Retry::OutcomeUnknown)
-                .with_hint(format!("see that `{}` names the right executable", env::HELPER)));
+            let error = fail(ErrorKind::Unexpected, operation, message)
+                .with_retry(sandbar_core::Retry::OutcomeUnknown);
+            return Err(explain(&error, &place::HELPER_STRANGE, &Facts::read(home, None)));
         }
         let Ok(report) = serde_json::from_slice(&report) else {
             let message = format!("`{place}` does not answer as a `sandbar` executable");
-            return Err(fail(ErrorKind::Config, operation, message)
-                .with_hint(format!("name the right one with `{}`", env::HELPER)));
+            let error = fail(ErrorKind::Config, operation, message);
+            return Err(explain(&error, &place::HELPER_STRANGE, &Facts::read(home, None)));
         };
         let owner = sender.into_nonblocking_fd().map_err(broken)?;
         let child =
             watched.child.take().ok_or_else(|| fail(ErrorKind::Unexpected, operation, "the shim is lost"))?;
         Ok(Started { report, owner, child })
     }
+}
+
+/// An error that a condition of the machine explains is told in that condition's words.
+fn not_started(
+    operation: &'static str,
+    executable: &Path,
+    home: &Path,
+    cause: std::io::Error,
+) -> sandbar_core::Error {
+    let used_up = cause.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error());
+    let error = io_error(operation, &format!("`{}`", executable.display()), cause);
+    if used_up {
+        return explain(&error, &limits::PROCESSES_USED_UP, &Facts::read(home, Some(executable)));
+    }
+    told(error, home, Some(executable))
 }
 
 fn nonblocking(fd: OwnedFd) -> std::io::Result<OwnedFd> {

@@ -10,6 +10,7 @@ mod config;
 mod ctl;
 mod descriptor;
 mod destroy;
+mod doctor;
 mod env;
 mod error;
 mod helper;
@@ -31,6 +32,10 @@ mod wait;
 
 pub use config::{
     DEFAULT_DEADLINE, DEFAULT_DISK, DEFAULT_MEMORY, DEFAULT_PIDS, Defaults, LocalConfig, Spare,
+};
+pub use doctor::{
+    CONDITIONS, Condition, Doctor, Fault, Finding, FindingState, HostReport, Mend, Need, Package, Weight,
+    conditions_document,
 };
 pub use provider::LocalProvider;
 pub use sandbox::LocalSandbox;

@@ -7,6 +7,7 @@ use sandbar_core::{Error, ErrorKind, GuestPath, Result};
 use sandbar_engine::Host;
 use sandbar_engine::mount_source::Allowed;
 
+use crate::doctor::{self, Facts};
 use crate::error::{engine, engine_as, fail};
 use crate::shim::protocol::MountOrder;
 
@@ -67,9 +68,22 @@ pub(crate) fn check_target(target: &GuestPath) -> Result<()> {
 /// A limit that was demanded and that the kernel does not keep here.
 pub(crate) fn not_enforced(name: &str, watched: bool, host: &Host) -> Error {
     let state = if watched { "only watched" } else { "not kept at all" };
-    let why = host.cgroups.reason.as_deref().unwrap_or("this machine has no means to enforce it");
-    let why = if name == "disk" { "no file system here counts a sandbox' folders" } else { why };
-    Error::unsupported("create", format!("an enforced {name} limit"), format!("it is {state} here: {why}"))
-        .with_backend(crate::config::BACKEND)
-        .with_hint("leave the limit out, do without the demand for enforcement, or run as root")
+    let fault = if name == "disk" { None } else { doctor::groups_fault(&host.cgroups) };
+    let why = match fault {
+        Some(fault) => fault.says,
+        None if name == "disk" => "no file system here counts a sandbox' folders",
+        None => "this machine has no means to enforce it",
+    };
+    let error = Error::unsupported(
+        "create",
+        format!("an enforced {name} limit"),
+        format!("it is {state} here: {why}"),
+    )
+    .with_backend(crate::config::BACKEND);
+    let ways = "leave the limit out, or do without the demand for enforcement";
+    match fault {
+        Some(fault) => doctor::about(error, fault)
+            .with_hint(format!("{ways}; or {}", doctor::hint(fault, &Facts::read(Path::new("/"), None)))),
+        None => error.with_hint(ways),
+    }
 }

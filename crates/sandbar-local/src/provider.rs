@@ -15,6 +15,7 @@ use sandbar_core::{
 };
 
 use crate::config::{BACKEND, Defaults, LocalConfig};
+use crate::doctor;
 use crate::env::Environment;
 use crate::error::{fail, io_error};
 use crate::helper::Shim;
@@ -95,6 +96,7 @@ impl SandboxProvider for LocalProvider {
     async fn create(&self, options: CreateOptions) -> Result<Arc<dyn Sandbox>> {
         let orders = options::resolve(options, &self.inner.defaults)?;
         let is_owned = orders.owner.is_some();
+        doctor::check_limits(&self.inner.home)?;
         let executable = self.inner.executable()?;
         let home = Home::open(&self.inner.home)?;
         let shape = orders.shape();
@@ -104,9 +106,9 @@ impl SandboxProvider for LocalProvider {
         let is_ready = spare.is_some();
         let shim = match spare {
             Some(shim) => shim,
-            None => Shim::spawn(&executable, "create")?,
+            None => Shim::spawn(&executable, &self.inner.home, "create")?,
         };
-        let mut ordered = std::pin::pin!(shim.order(line, "create", &abandon));
+        let mut ordered = std::pin::pin!(shim.order(line, &self.inner.home, "create", &abandon));
         // What is prepared has its place already and works while this one looks for leftovers; else they are found before there is something new.
         let early = if is_ready { futures::poll!(ordered.as_mut()) } else { Poll::Pending };
         let work = home.and_then(janitor::Work::find);

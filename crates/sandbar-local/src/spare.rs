@@ -68,7 +68,7 @@ impl Spares {
         let task = Task::Prepare(Box::new(shape.clone()));
         // What goes wrong goes wrong again when it is asked for, and is told then.
         let started = helper::line(home, task, OPERATION)
-            .and_then(|line| Shim::spawn(executable, OPERATION).map(|shim| (shim, line)));
+            .and_then(|line| Shim::spawn(executable, home, OPERATION).map(|shim| (shim, line)));
         let mut kept = None;
         if let Ok((shim, line)) = started {
             if shim.tell(&line) {

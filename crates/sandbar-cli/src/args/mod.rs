@@ -3,6 +3,7 @@
 mod create;
 mod creation;
 mod destroy;
+mod doctor;
 mod exec;
 mod logs;
 mod ls;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use create::CreateArgs;
 pub(crate) use creation::CreationArgs;
 pub(crate) use destroy::DestroyArgs;
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use exec::{EnvArgs, ExecArgs, ProcessArgs};
 pub(crate) use logs::LogsArgs;
 pub(crate) use ls::{DescribeArgs, LsArgs};
@@ -36,8 +38,8 @@ Examples:
   id=$(sandbar create); sandbar exec $id -- uname -a; sandbar destroy $id
 
 Exit codes: of `run` and `exec` the command's own, 124 timed out, 126 not executable, 127 not
-found, 128+n ended by signal n; of the others 0 done, 1 positively absent; of all 2 usage,
-125 Sandbar failed.")]
+found, 128+n ended by signal n; of the others 0 done, 1 positively absent (`doctor`: something
+is missing); of all 2 usage, 125 Sandbar failed.")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
@@ -82,6 +84,7 @@ pub(crate) enum Command {
     /// With `--json`: `{admits, disk_bytes, inodes, memory_bytes, detail}`; `admits` is false where none can be made, and `null` where that is not known.
     #[command(after_help = "Example:\n  sandbar capacity --json")]
     Capacity,
+    Doctor(DoctorArgs),
     /// Print the version
     #[command(after_help = "Example:\n  sandbar version --json")]
     Version,

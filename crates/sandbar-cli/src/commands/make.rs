@@ -8,7 +8,6 @@ use tokio::time::timeout;
 use crate::commands::interrupt::interrupted;
 use crate::commands::port::{not_to_be_had, tell_ports};
 use crate::failure::{Failure, Result};
-use crate::host_limits;
 use crate::output::Printer;
 use crate::signals::Signals;
 
@@ -24,7 +23,6 @@ pub(super) async fn make(
     printer: Printer,
     signals: &mut Signals,
 ) -> Result<Arc<dyn Sandbox>> {
-    host_limits::check_creation()?;
     let has_ports = !options.ports.is_empty();
     let mut making = pin!(printer.progress("creating a sandbox", provider.create(options)));
     let signal = tokio::select! {

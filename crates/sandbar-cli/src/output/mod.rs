@@ -1,6 +1,7 @@
 //! What the command line itself prints: errors, records, tables, progress. What a command in a sandbox prints is not touched here.
 
 mod columns;
+mod doctor;
 mod error;
 mod escape;
 mod progress;
@@ -18,6 +19,7 @@ use crate::env::Environment;
 use crate::failure::{Failure, Result};
 
 pub(crate) use columns::columns;
+pub(crate) use doctor::{DoctorJson, doctor_text};
 pub(crate) use escape::escape;
 pub(crate) use record::{RecordJson, describe, limits};
 pub(crate) use stats::{Measured, StatsJson, short_size, stats_table};

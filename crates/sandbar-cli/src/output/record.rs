@@ -3,8 +3,8 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use sandbar::{
-    DeadlineAction, EgressSummary, ExitStatus, IsolationReport, Labels, Limit, LimitState, MainState,
-    MainStatus, PortMapping, RestartPolicy, SandboxRecord, VolumeAttachment,
+    DeadlineAction, EgressSummary, ExitStatus, Fallback, IsolationReport, Labels, Limit, LimitState,
+    MainState, MainStatus, PortMapping, RestartPolicy, SandboxRecord, VolumeAttachment,
 };
 use serde::Serialize;
 
@@ -26,6 +26,7 @@ pub(crate) struct RecordJson<'a> {
     deadline: Option<String>,
     on_deadline: DeadlineAction,
     isolation: IsolationReport,
+    fallbacks: &'a [Fallback],
     limits: &'a BTreeMap<String, Limit>,
     last_kill: Option<LastKillJson<'a>>,
     ports: &'a [PortMapping],
@@ -97,6 +98,7 @@ impl<'a> From<&'a SandboxRecord> for RecordJson<'a> {
             deadline,
             on_deadline,
             isolation,
+            fallbacks,
             limits,
             last_kill,
             ports,
@@ -118,6 +120,7 @@ impl<'a> From<&'a SandboxRecord> for RecordJson<'a> {
             deadline: deadline.map(rfc3339),
             on_deadline: *on_deadline,
             isolation: *isolation,
+            fallbacks,
             limits,
             last_kill: last_kill.as_ref().map(|kill| LastKillJson {
                 cause: kill.cause,
@@ -166,6 +169,9 @@ pub(crate) fn describe(record: &SandboxRecord, now: Timestamp) -> String {
     );
     let ids = record.isolation.ids.map(|ids| format!(", ids: {}", word(&ids))).unwrap_or_default();
     line("isolation", &format!("{}{ids}", word(&record.isolation.tier)));
+    for Fallback { condition, observed, cost } in &record.fallbacks {
+        line("without", &format!("{condition}: {observed}; {cost}"));
+    }
     for (name, limit) in &record.limits {
         line("limit", &format!("{name}: {}", limit_text(name, *limit)));
     }

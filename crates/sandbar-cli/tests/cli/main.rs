@@ -3,6 +3,7 @@
 mod bad_input;
 mod bytes;
 mod copies;
+mod doctor;
 mod ends;
 mod harness;
 mod help;

@@ -198,6 +198,7 @@ impl Machine {
             deadline: status.deadline,
             on_deadline: status.on_deadline,
             isolation: IsolationReport { tier: Isolation::Emulated, ids: None },
+            fallbacks: Vec::new(),
             limits: limits(status.resources),
             last_kill: None,
             ports: Vec::new(),

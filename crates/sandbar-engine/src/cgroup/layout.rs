@@ -32,8 +32,21 @@ pub struct Layout {
     pub(crate) v2: Option<V2>,
     /// Hierarchies of version 1.
     pub(crate) v1: Vec<V1>,
-    /// Why there is less than there could be.
-    pub reason: Option<String>,
+    /// Why there is none at all, where that is so.
+    pub lack: Option<Lack>,
+}
+
+/// Why no group can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// The list of mounts could not be read.
+    Unknown,
+    /// No hierarchy is mounted.
+    NotMounted,
+    /// What is mounted is not writable for root.
+    ReadOnly,
+    /// An ordinary user was given none.
+    NotDelegated,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +79,9 @@ impl Layout {
         writable: &dyn Fn(&Path) -> bool,
     ) -> Self {
         let mut layout = Self::default();
+        let mut is_mounted = false;
         for mount in mountinfo.lines().filter_map(Mount::parse) {
+            is_mounted = true;
             match mount.kind {
                 Kind::V2 if layout.v2.is_none() => layout.v2 = find_v2(&mount, own, is_root, writable),
                 Kind::V1 if is_root => {
@@ -83,10 +98,11 @@ impl Layout {
             }
         }
         if layout.v2.is_none() && layout.v1.is_empty() {
-            layout.reason = Some(if is_root {
-                "no control group hierarchy is mounted writable".to_owned()
-            } else {
-                "no control group is delegated to this user".to_owned()
+            layout.lack = Some(match (is_mounted, is_root) {
+                (false, _) if mountinfo.is_empty() => Lack::Unknown,
+                (false, _) => Lack::NotMounted,
+                (true, true) => Lack::ReadOnly,
+                (true, false) => Lack::NotDelegated,
             });
         }
         layout
@@ -194,7 +210,11 @@ mod tests {
     fn an_ordinary_user_without_delegation_has_none_and_is_told() {
         let layout = Layout::from_tables(HYBRID, "0::/user.slice/s.scope\n", false, &|_| false);
         assert_eq!(layout.name(), "none");
-        assert!(layout.reason.is_some());
+        assert_eq!(layout.lack, Some(Lack::NotDelegated));
+        let lack = |mounts, is_root| Layout::from_tables(mounts, "", is_root, &|_| false).lack;
+        assert_eq!(lack(HYBRID, true), Some(Lack::ReadOnly));
+        assert_eq!(lack("22 27 0:21 / /proc rw - proc proc rw\n", true), Some(Lack::NotMounted));
+        assert_eq!(lack("", true), Some(Lack::Unknown));
     }
 
     #[test]

@@ -6,5 +6,5 @@ mod layout;
 mod stats;
 
 pub use create::Cgroup;
-pub use layout::{Controller, Layout};
+pub use layout::{Controller, Lack, Layout};
 pub use stats::{Events, Stats};

@@ -1,8 +1,13 @@
 //! What this machine offers, observed and never assumed.
 
+mod kvm;
 mod observe;
 mod probe;
 mod subids;
 
+pub use kvm::{Kvm, probe_kvm};
 pub use observe::{Host, Inotify, UserCounts, UserNamespaces};
-pub use probe::{probe_idmapped_mounts, probe_user_namespace};
+pub use probe::{
+    probe_idmapped_mounts, probe_landlock, probe_namespaces, probe_overlay, probe_packet_filter,
+    probe_procfs, probe_system_call_filter,
+};

@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
 
 use super::subids;
 use crate::cgroup;
@@ -35,6 +36,8 @@ pub struct Host {
     /// 0: the kernel has no Landlock.
     pub landlock_abi: u32,
     pub seccomp: bool,
+    /// Capabilities that making and ending a sandbox as root takes and this process lacks, by name; none for an ordinary user, who needs none.
+    pub lacks_capabilities: Vec<&'static str>,
     /// The highest descriptor limit that this process may give.
     pub nofile_max: u64,
     /// What the kernel gives one user of the host.
@@ -79,6 +82,7 @@ impl Host {
             cgroups: cgroup::Layout::observe(),
             landlock_abi: sys::landlock_abi(),
             seccomp: sys::seccomp_available(),
+            lacks_capabilities: if is_root { lacking() } else { Vec::new() },
             nofile_max: nofile.maximum.unwrap_or(u64::MAX),
             user_inotify: Inotify {
                 instances: setting("/proc/sys/fs/inotify/max_user_instances")
@@ -105,19 +109,6 @@ impl Host {
             _ => IdMode::Single,
         }
     }
-
-    /// Why [`user_id_mode`](Self::user_id_mode) is `Single`, as advice; `None` where it is not.
-    pub fn single_id_hint(&self) -> Option<&'static str> {
-        if self.newuidmap.is_none() || self.newgidmap.is_none() {
-            return Some("install newuidmap and newgidmap (package uidmap or shadow-utils)");
-        }
-        if self.subordinate.is_none() {
-            return Some(
-                "give this user subordinate ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535",
-            );
-        }
-        None
-    }
 }
 
 fn user_namespaces(is_root: bool) -> UserNamespaces {
@@ -136,6 +127,23 @@ fn user_namespaces(is_root: bool) -> UserNamespaces {
         }
     }
     UserNamespaces::Allowed
+}
+
+/// What root uses: owners of the layers, folders of the sandbox's ids, ends of its processes, id maps, mounts, and its namespaces.
+const ROOT_USES: &[(CapabilitySet, &str)] = &[
+    (CapabilitySet::CHOWN, "CAP_CHOWN"),
+    (CapabilitySet::DAC_OVERRIDE, "CAP_DAC_OVERRIDE"),
+    (CapabilitySet::KILL, "CAP_KILL"),
+    (CapabilitySet::SETGID, "CAP_SETGID"),
+    (CapabilitySet::SETUID, "CAP_SETUID"),
+    (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE"),
+    (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
+];
+
+/// Where they can't be told, all count as there: the launch itself is the proof.
+fn lacking() -> Vec<&'static str> {
+    let Ok(CapabilitySets { permitted, .. }) = capabilities(None) else { return Vec::new() };
+    ROOT_USES.iter().filter(|(one, _)| !permitted.contains(*one)).map(|(_, name)| *name).collect()
 }
 
 fn setting(path: &str) -> Option<u32> {

@@ -15,6 +15,7 @@ use rustix::thread::{
 
 use super::child_files;
 use super::child_mounts;
+use super::child_netlink;
 use super::trees::TreeSource;
 use crate::capabilities::LAST_KNOWN;
 use crate::handover::{AGENT_NAME, FIRST_CLOSED_FD, LOG_FD, LOG_OUT_FD, NULL_FD};
@@ -133,6 +134,11 @@ fn take(child: &Child<'_>, step: &Step, state: &mut State) -> Result<(), Errno> 
         Step::Execute(path) => {
             send(child.sync, &[GO], SendFlags::NOSIGNAL)?;
             Err(sys::exec(path, AGENT_NAME))
+        }
+        Step::PacketFilter(batch) => child_netlink::batch(batch),
+        Step::Done => {
+            send(child.sync, &[GO], SendFlags::NOSIGNAL)?;
+            sys::exit(0)
         }
     }
 }

@@ -12,10 +12,10 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 
-use super::hint::hint;
 use crate::error::Error;
 use crate::host::Host;
 use crate::ids::{Extent, IdMode};
+use crate::obstacle::Obstacle;
 use crate::sys::{self, Cloned};
 
 /// What writing maps needs to know of the machine.
@@ -54,7 +54,8 @@ pub(crate) fn write_maps(pid: Pid, ids: &IdMode, tools: &MapTools, end: Instant)
         }
         IdMode::Subordinate(_) => {
             let (Some(for_users), Some(for_groups)) = (&tools.newuidmap, &tools.newgidmap) else {
-                return Err(Error::reason("map ids", "newuidmap", "not installed"));
+                return Err(Error::reason("map ids", "newuidmap", "not installed")
+                    .with_obstacle(Obstacle::IdMapRefused));
             };
             // Both at once: each is a process of its own and looks up the user.
             let first = spawn(for_users, pid, &uids)?;
@@ -112,13 +113,7 @@ fn put(pid: Pid, file: &str, text: &str) -> Result<(), Error> {
         // The kernel takes the whole map in one write or none of it.
         write(&fd, text.as_bytes())
     };
-    put().map(drop).map_err(|cause| {
-        let error = Error::io("write id map", path.clone(), cause);
-        match hint("id map", cause) {
-            Some(hint) => error.with_hint(hint),
-            None => error,
-        }
-    })
+    put().map(drop).map_err(|cause| Error::io("write id map", path.clone(), cause))
 }
 
 fn spawn(tool: &Path, pid: Pid, extents: &[Extent]) -> Result<Child, Error> {
@@ -128,7 +123,9 @@ fn spawn(tool: &Path, pid: Pid, extents: &[Extent]) -> Result<Child, Error> {
         command.args([extent.inside, extent.outside, extent.count].map(|number| number.to_string()));
     }
     command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    command.spawn().map_err(|cause| Error::io("run", tool.display().to_string(), cause))
+    command.spawn().map_err(|cause| {
+        Error::io("run", tool.display().to_string(), cause).with_obstacle(Obstacle::IdMapRefused)
+    })
 }
 
 fn finish(mut child: Child, tool: &Path, end: Instant) -> Result<(), Error> {
@@ -161,6 +158,5 @@ fn finish(mut child: Child, tool: &Path, end: Instant) -> Result<(), Error> {
         // What it said is for the message only, and it is one line.
         let _ = stderr.take(1024).read_to_string(&mut said);
     }
-    Err(Error::reason("map ids with", name, said.trim().to_owned())
-        .with_hint("check this user's lines in /etc/subuid and /etc/subgid"))
+    Err(Error::reason("map ids with", name, said.trim().to_owned()).with_obstacle(Obstacle::IdMapRefused))
 }

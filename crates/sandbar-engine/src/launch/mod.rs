@@ -4,6 +4,7 @@ mod ceiling;
 mod child;
 mod child_files;
 mod child_mounts;
+mod child_netlink;
 mod hint;
 mod maps;
 mod owner;
@@ -11,4 +12,5 @@ mod parent;
 mod trees;
 
 pub(crate) use maps::{MapTools, user_namespace, write_maps};
+pub(crate) use parent::try_out;
 pub use parent::{Launched, launch};

@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,10 +16,11 @@ use super::child::{self, Child};
 use super::hint::hint;
 use super::maps::{MapTools, write_maps};
 use super::owner::Owner;
-use super::trees;
+use super::trees::{self, Trees};
 use crate::error::Error;
 use crate::handover::FIRST_CLOSED_FD;
 use crate::ids::IdMode;
+use crate::obstacle::Obstacle;
 use crate::plan::{OOM_SCORE, Plan, Step};
 use crate::proc_id;
 use crate::spec::LAYERS_FOLDER;
@@ -65,6 +66,25 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     make_room()?;
     let layers = make_layers(&plan)?;
     let trees = trees::open_all(&plan, layers.as_fd())?;
+    let mut begun = carry_out(&plan, &trees, end)?;
+    let start_time = proc_id::start_time(begun.pid)?
+        .ok_or_else(|| Error::reason("launch", "sandbox", "the agent is gone already"))?;
+    let pid = begun.pid;
+    let pidfd = begun.pidfd.take().ok_or_else(|| Error::reason("launch", "sandbox", "it is lost"))?;
+    Ok(Launched { pid, pidfd, start_time })
+}
+
+/// Carries out a plan that ends with [`Step::Done`] and not with an agent, by the same code. Takes at most `bound`; nothing of it is left but
+/// folders for the layers.
+pub(crate) fn try_out(plan: &Plan<'_>, bound: Duration) -> Result<(), Error> {
+    make_room()?;
+    let layers = if plan.trees.is_empty() { None } else { Some(make_layers(plan)?) };
+    let trees = trees::open_all(plan, layers.as_ref().map_or(plan.writable, AsFd::as_fd))?;
+    carry_out(plan, &trees, Instant::now() + bound).map(drop)
+}
+
+/// Clones, and answers once the child has taken all steps but the last, which it has begun.
+fn carry_out(plan: &Plan<'_>, trees: &Trees, end: Instant) -> Result<Begun, Error> {
     let (into, tasks) = match plan.cgroup {
         Some(group) => group.join_files()?,
         None => (None, Vec::new()),
@@ -77,8 +97,8 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     }
     let (ours, theirs) = parked_pair().map_err(setup)?;
 
-    let (pid, pidfd) = match start(&plan, into.as_ref())? {
-        Started::Parent { pid, pidfd } => (pid, pidfd),
+    let begun = match start(plan, into.as_ref())? {
+        Started::Parent { pid, pidfd } => Begun { pid, pidfd: Some(pidfd) },
         Started::Child { joined } => {
             let child = Child {
                 steps: &plan.steps,
@@ -94,10 +114,9 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
         }
     };
     drop(theirs);
-    let mut guard = Guard { pidfd: &pidfd, armed: true };
-    let made = prefer_as_victim(&plan.ids, pid)
-        .and_then(|()| write_maps(pid, &plan.ids, &MapTools::of(&plan.host), end))
-        .and_then(|()| trees.map(pid))
+    let made = prefer_as_victim(&plan.ids, begun.pid)
+        .and_then(|()| write_maps(begun.pid, &plan.ids, &MapTools::of(&plan.host), end))
+        .and_then(|()| trees.map(begun.pid))
         .and_then(|()| {
             send(&ours, &[child::GO], SendFlags::NOSIGNAL)
                 .map(drop)
@@ -106,8 +125,8 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     // Where the child has failed at an early step, its report says more than our own failure to go on.
     let report = if made.is_ok() { wait_report(&ours, end)? } else { wait_report(&ours, Instant::now())? };
     match report {
-        Report::Executing => {}
-        Report::Failed { step, errno } => return Err(step_error(&plan.steps, step, errno)),
+        Report::Executing => Ok(begun),
+        Report::Failed { step, errno } => Err(step_error(&plan.steps, step, errno)),
         Report::Gone | Report::Nothing => {
             made?;
             let why = if matches!(report, Report::Gone) {
@@ -115,14 +134,9 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
             } else {
                 "the first process did not get ready in time"
             };
-            return Err(Error::reason("launch", "sandbox", why));
+            Err(Error::reason("launch", "sandbox", why))
         }
     }
-    let start_time = proc_id::start_time(pid)?
-        .ok_or_else(|| Error::reason("launch", "sandbox", "the agent is gone already"))?;
-    guard.armed = false;
-    drop(guard);
-    Ok(Launched { pid, pidfd, start_time })
 }
 
 /// Sees that there are numbers for the descriptors, below the hard limit.
@@ -139,7 +153,7 @@ fn make_room() -> Result<(), Error> {
             "sandbox",
             format!("this process may open {hard} files, a launch needs {NEEDED_FILES}"),
         )
-        .with_hint("raise the limit on open files (`ulimit -n`)")
+        .with_obstacle(Obstacle::DescriptorsUsedUp)
     })
 }
 
@@ -168,13 +182,7 @@ fn start(plan: &Plan<'_>, into: Option<&File>) -> Result<Started, Error> {
             std::mem::forget((owner, ceiling));
             Ok(Started::Child { joined })
         }
-        Err(cause) => {
-            let error = Error::io("make namespaces for", "sandbox", cause);
-            Err(match hint("make namespaces", cause) {
-                Some(hint) => error.with_hint(hint),
-                None => error,
-            })
-        }
+        Err(cause) => Err(Error::io("make namespaces for", "sandbox", cause)),
     }
 }
 
@@ -195,18 +203,18 @@ fn clone(into: Option<BorrowedFd<'_>>) -> Result<Cloned, Errno> {
     unsafe { sys::clone(NAMESPACES, into) }
 }
 
-/// Ends and reaps the child unless disarmed, whichever way the launch is left.
-struct Guard<'a> {
-    pidfd: &'a OwnedFd,
-    armed: bool,
+/// A child on its way. It is ended and reaped unless its descriptor is taken, whichever way the launch is left.
+struct Begun {
+    pid: Pid,
+    pidfd: Option<OwnedFd>,
 }
 
-impl Drop for Guard<'_> {
+impl Drop for Begun {
     fn drop(&mut self) {
-        if self.armed {
+        if let Some(pidfd) = &self.pidfd {
             // It may be dead already; reaping is what matters, and after a kill it does not block for long.
-            let _ = pidfd_send_signal(self.pidfd, Signal::KILL);
-            let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+            let _ = pidfd_send_signal(pidfd, Signal::KILL);
+            let _ = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
         }
     }
 }
@@ -286,8 +294,8 @@ fn wait_report(socket: &OwnedFd, end: Instant) -> Result<Report, Error> {
         }
         let mut packet = [0; child::REPORT_BYTES];
         match recv(socket, &mut packet[..], RecvFlags::DONTWAIT) {
-            Ok((_, 0)) | Err(Errno::CONNRESET) if about_to_execute => return Ok(Report::Executing),
-            Ok((_, 0)) | Err(Errno::CONNRESET) => return Ok(Report::Gone),
+            Ok((_, 0)) if about_to_execute => return Ok(Report::Executing),
+            Ok((_, 0)) => return Ok(Report::Gone),
             Ok((_, 1)) => about_to_execute = true,
             Ok(_) => {
                 let word = |at: usize| {
@@ -296,7 +304,8 @@ fn wait_report(socket: &OwnedFd, end: Instant) -> Result<Report, Error> {
                 let errno = Errno::from_raw_os_error(i32::try_from(word(4)).unwrap_or(libc::EIO));
                 return Ok(Report::Failed { step: word(0) as usize, errno });
             }
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            // A reset is said once, where the child ended with our word unread, before what it had sent.
+            Err(Errno::CONNRESET | Errno::INTR | Errno::AGAIN) => {}
             Err(cause) => return Err(fail(cause)),
         }
     }

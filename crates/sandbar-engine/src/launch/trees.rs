@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::Pid;
 
-use super::hint::hint;
 use super::maps::user_namespace;
 use crate::error::Error;
 use crate::ids::{Extent, IdMode, USER_ID};
@@ -88,13 +87,8 @@ impl Trees {
 
 fn map_mount(mount: BorrowedFd<'_>, attrs: u64, namespace: BorrowedFd<'_>) -> Result<(), Error> {
     mount_setattr(mount, c"", attrs | ATTR_IDMAP, Some(namespace)).map_err(|cause| {
-        let operation = "map the ids of a mount";
         let path = path_of(mount).map_or_else(|_| String::new(), |path| path.display().to_string());
-        let error = Error::io(operation, path, cause);
-        match hint(operation, cause) {
-            Some(hint) => error.with_hint(hint),
-            None => error,
-        }
+        Error::io("map the ids of a mount", path, cause)
     })
 }
 

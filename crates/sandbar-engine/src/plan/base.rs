@@ -22,16 +22,21 @@ pub(crate) const OOM_SCORE: &CStr = c"300";
 
 /// What can be done before the id maps are there, then the ids, then the stage.
 pub(super) fn identity(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
+    begin(spec.hostname, spec.ids.has_root(), out)
+}
+
+/// As [`identity`], without a whole specification.
+pub(super) fn begin(hostname: &str, has_root: bool, out: &mut Building<'_>) -> Result<(), Error> {
     out.push(Step::ResetSignals);
     out.push(Step::JoinCgroups);
     out.push(Step::OomScore(OOM_SCORE.to_owned()));
     out.push(Step::NewSession);
     out.push(Step::NewCgroupNamespace);
-    out.push(Step::Hostname(c(spec.hostname)?));
+    out.push(Step::Hostname(c(hostname)?));
     out.push(Step::LoopbackUp);
     out.push(Step::PrivateMounts);
     out.push(Step::AwaitMaps);
-    if spec.ids.has_root() {
+    if has_root {
         out.push(Step::BecomeRoot);
     }
     out.push(Step::NotDumpable);
@@ -136,7 +141,7 @@ pub(super) fn mounts<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), 
 }
 
 /// Puts a tree in the stage and answers its path there.
-fn layer<'a>(
+pub(super) fn layer<'a>(
     out: &mut Building<'a>,
     origin: TreeOrigin<'a>,
     map: TreeMap,
@@ -156,7 +161,7 @@ fn bind_tree(out: &mut Building<'_>, tree: usize, attrs: u64, target: Target) {
 
 /// Whether the layers of an overlay lie on one file system or on several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Layers {
+pub(super) enum Layers {
     OfOne,
     OfSeveral,
 }
@@ -172,7 +177,7 @@ impl Layers {
 }
 
 /// `upper` is the folder of writable layers and the start of their names.
-fn overlay(
+pub(super) fn overlay(
     out: &mut Building<'_>,
     lowers: &[String],
     upper: Option<(&str, &str)>,

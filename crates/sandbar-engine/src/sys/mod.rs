@@ -5,6 +5,7 @@ mod clone;
 mod exec;
 mod fds;
 mod identity;
+mod kvm;
 mod landlock;
 mod mount;
 mod net;
@@ -14,6 +15,9 @@ pub(crate) use clone::{Cloned, clone, exit};
 pub(crate) use exec::{exec, reset_signals};
 pub(crate) use fds::{close_from, close_raw, dup_onto, unshare_cgroup};
 pub(crate) use identity::{clear_groups, set_effective, set_ids};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use kvm::kvm_run_two_instructions;
+pub(crate) use kvm::{KVM_API, kvm_api_version, kvm_create_vm};
 pub(crate) use landlock::{abi as landlock_abi, confine_to};
 pub(crate) use mount::{ATTR_IDMAP, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, mount_setattr};
 pub(crate) use net::loopback_up;

@@ -15,3 +15,4 @@ pub(crate) use lock::Lock;
 pub(crate) use main_log::{MainLog, MainLogReader};
 pub(crate) use open::Home;
 pub(crate) use record::{AgentMark, EGRESS, Owner, Private, StoredRecord, isolation, now};
+pub(crate) use slots::ID_RANGES;

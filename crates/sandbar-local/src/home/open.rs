@@ -8,6 +8,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use sandbar_core::{ErrorKind, Result, SandboxId};
 
+use crate::doctor::{Facts, Fault, explain, place};
 use crate::env;
 use crate::error::{fail, found, io_error};
 
@@ -109,21 +110,18 @@ impl Home {
     fn check_owner(&self) -> Result<()> {
         let stat = fstat(&self.dir)
             .map_err(|cause| io_error("open", &format!("data folder `{}`", self.path.display()), cause))?;
-        let complain = |why: String, hint: String| {
-            Err(fail(ErrorKind::Config, "open", format!("data folder `{}` {why}", self.path.display()))
-                .with_hint(hint))
+        let complain = |why: String, fault: &'static Fault| {
+            let error = fail(ErrorKind::Config, "open", format!("`{}` {why}", self.path.display()));
+            Err(explain(&error, fault, &Facts::read(&self.path, None)))
         };
         if stat.st_uid != rustix::process::geteuid().as_raw() {
             return complain(
                 format!("belongs to user {}, not to the one that runs this", stat.st_uid),
-                format!("run this as its owner, or set `{}` to a folder of your own", env::HOME),
+                &place::FOLDER_STRANGER,
             );
         }
         if stat.st_mode & 0o077 != 0 {
-            return complain(
-                format!("is open to others (mode {:o})", stat.st_mode & 0o777),
-                format!("run `chmod 700 {}`", self.path.display()),
-            );
+            return complain(format!("has mode {:o}", stat.st_mode & 0o777), &place::FOLDER_OPEN);
         }
         Ok(())
     }

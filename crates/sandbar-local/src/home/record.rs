@@ -10,6 +10,8 @@ use sandbar_engine::IdMode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::doctor;
+
 /// The record as it stands on disk: what the last shim wrote. [`crate::observe`] corrects it by what it sees.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredRecord {
@@ -59,6 +61,9 @@ pub(crate) struct Private {
     /// Published ports whose address on the host was chosen: another one will not do. Absent in records of earlier versions.
     #[serde(default)]
     pub(crate) chosen_ports: Vec<u16>,
+    /// Ids of the faults of this machine that it was made in spite of; absent in records of earlier versions.
+    #[serde(default)]
+    pub(crate) fallbacks: Vec<String>,
     /// Keys of a newer version.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
@@ -133,6 +138,7 @@ impl StoredRecord {
             deadline: self.deadline,
             on_deadline: self.on_deadline,
             isolation: self.isolation,
+            fallbacks: self.private.fallbacks.iter().map(|id| doctor::named(id)).collect(),
             limits: self.limits.clone(),
             last_kill: self.last_kill.clone(),
             ports: if state == State::Running { self.ports.clone() } else { Vec::new() },
@@ -202,6 +208,7 @@ mod tests {
                 owner: None,
                 fingerprint: "f".into(),
                 chosen_ports: Vec::new(),
+                fallbacks: Vec::new(),
                 rest: Map::new(),
             },
             rest: Map::new(),

@@ -20,6 +20,8 @@ use crate::id::random_bytes;
 const BASE: u32 = 0x7000_0000;
 /// First host id after the ranges: systemd's foreign ids start at 0x7FFE0000.
 const END: u32 = 0x7ffe_0000;
+/// The first host id that a sandbox of root's may get, and the first after them.
+pub(crate) const ID_RANGES: [u32; 2] = [BASE, END];
 /// Host ids of a range: what a container's user data bases need.
 pub(crate) const COUNT: u32 = sandbar_engine::ID_COUNT;
 /// Where root's sandboxes of all data folders claim their ranges. It is empty after a boot, when no sandbox runs either.

@@ -12,6 +12,7 @@ use sandbar_engine::{Host, IdMode, SANDBOX_ROOT_CAPABILITIES};
 use serde::Serialize;
 
 use super::protocol::{CreateOrders, MainOrder};
+use crate::doctor;
 use crate::error::io_error;
 use crate::home::{Folder, Home};
 use crate::template;
@@ -103,8 +104,11 @@ pub(super) fn config(
         sudo: if ids.has_root() {
             Sudo::Allowed
         } else {
-            let hint = host.single_id_hint().unwrap_or("make sandboxes as root");
-            Sudo::Denied { reason: format!("this sandbox has a single user id; {hint}") }
+            let why = match host.user_id_mode() {
+                IdMode::Single => doctor::single_id_fault(host).says,
+                _ => "it has a writable mount",
+            };
+            Sudo::Denied { reason: format!("this sandbox has a single user id: {why}") }
         },
         main: orders.main.as_ref().map(Main::from),
         root_capabilities: SANDBOX_ROOT_CAPABILITIES.iter().map(|capability| capability.name).collect(),

@@ -137,6 +137,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
             owner: orders.owner.clone(),
             fingerprint: parts.base.fingerprint.clone(),
             chosen_ports: Vec::new(),
+            fallbacks: parts.fallbacks.clone(),
             rest: Map::new(),
         },
         rest: Map::new(),

@@ -1,11 +1,15 @@
+use std::path::Path;
+
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbar_core::Result;
 
 use super::guard::Guard;
 use super::pipes::Pipes;
-use super::protocol::{OLDEST, Orders, Report, Task, VERSION};
+use super::prepare::Prepared;
+use super::protocol::{CreateOrders, OLDEST, Orders, Report, Task, VERSION};
 use super::{adopt, create, prepare};
+use crate::doctor;
 use crate::error::{ErrorForm, fail};
 use crate::home::Home;
 
@@ -76,17 +80,13 @@ enum Started {
 fn start(orders: Orders, pipes: &mut Pipes) -> Result<Started> {
     let orders = checked(orders)?;
     match orders.task {
-        Task::Create(wanted) => {
-            create::create(Home::ensure(&orders.home)?, &wanted, pipes, None).map(Started::Here)
-        }
+        Task::Create(wanted) => make(&orders.home, &wanted, pipes, None),
         Task::Prepare(shape) => {
             // What goes wrong is told when it is asked for.
             let prepared =
                 Home::ensure(&orders.home).and_then(|home| prepare::prepare(home, *shape, pipes)).ok();
             match pipes.read_later_orders()?.map(checked).transpose()?.map(|later| (later.home, later.task)) {
-                Some((home, Task::Create(wanted))) => {
-                    create::create(Home::ensure(&home)?, &wanted, pipes, prepared).map(Started::Here)
-                }
+                Some((home, Task::Create(wanted))) => make(&home, &wanted, pipes, prepared),
                 Some(_) => Err(fail(
                     sandbar_core::ErrorKind::Protocol,
                     "create",
@@ -99,6 +99,15 @@ fn start(orders: Orders, pipes: &mut Pipes) -> Result<Started> {
     }
 }
 
+/// Makes the sandbox; an error that a condition of the machine explains is told in that condition's words.
+fn make(home: &Path, wanted: &CreateOrders, pipes: &Pipes, prepared: Option<Prepared>) -> Result<Started> {
+    let made = Home::ensure(home).and_then(|home| create::create(home, wanted, pipes, prepared));
+    made.map(Started::Here).map_err(|error| {
+        let helper = std::env::current_exe().ok();
+        doctor::told(error, home, helper.as_deref())
+    })
+}
+
 fn checked(orders: Orders) -> Result<Orders> {
     if !(OLDEST..=VERSION).contains(&orders.v) {
         let message = format!(
@@ -107,8 +116,9 @@ fn checked(orders: Orders) -> Result<Orders> {
             orders.v,
             env!("CARGO_PKG_VERSION")
         );
-        return Err(fail(sandbar_core::ErrorKind::Config, "create", message)
-            .with_hint("use the `sandbar` executable that belongs to the library: set `SANDBAR_HELPER`"));
+        let error = fail(sandbar_core::ErrorKind::Config, "create", message);
+        let facts = doctor::Facts::read(&orders.home, None);
+        return Err(doctor::explain(&error, &doctor::place::HELPER_VERSION, &facts));
     }
     Ok(orders)
 }

@@ -17,6 +17,7 @@ use sandbar_engine::{
 use super::agent;
 use super::pipes::Pipes;
 use super::protocol::{LimitOrders, MountOrder, Shape};
+use crate::doctor;
 use crate::error::{engine, fail, io_error};
 use crate::home::{AgentMark, Folder, Home, Lock};
 use crate::id::new_id;
@@ -48,6 +49,8 @@ pub(super) struct Parts {
     pub(super) agent: Launched,
     /// How far each limit holds.
     pub(super) limits: BTreeMap<String, Limit>,
+    /// What it has to do without on this machine.
+    pub(super) fallbacks: Vec<String>,
     /// What the agent says comes out here.
     pub(super) log: OwnedFd,
     /// What the agent is told goes in here, once.
@@ -62,7 +65,7 @@ pub(super) fn prepare(home: Home, shape: Shape, pipes: &Pipes) -> Result<Prepare
     let (folder, lock) = claim_folder(&home)?;
     let place = Place { home: &home, folder: &folder, shape: &shape, host: &host, base: &base };
     match place.fill(&sources, pipes) {
-        Ok(Filled { ids, slot, cgroup, agent, limits, log, config }) => {
+        Ok(Filled { ids, slot, cgroup, agent, limits, fallbacks, log, config }) => {
             let parts = Parts {
                 home,
                 folder,
@@ -75,6 +78,7 @@ pub(super) fn prepare(home: Home, shape: Shape, pipes: &Pipes) -> Result<Prepare
                 cgroup,
                 agent,
                 limits,
+                fallbacks,
                 log,
                 config,
             };
@@ -140,6 +144,7 @@ struct Filled {
     cgroup: Option<Cgroup>,
     agent: Launched,
     limits: BTreeMap<String, Limit>,
+    fallbacks: Vec<String>,
     log: OwnedFd,
     config: Option<OwnedFd>,
 }
@@ -190,10 +195,12 @@ impl Place<'_> {
             ("inotify", plan.inotify().watches.into(), enforced.inotify),
         ];
         report.extend(kernels.map(|(name, value, state)| limit(name, Some(value), state, false)));
+        let writable = self.shape.mounts.iter().any(|mount| mount.access == MountAccess::ReadWrite);
+        let fallbacks = doctor::fallbacks(self.host, &spec.ids, enforced, writable);
         insist(&self.shape.limits, enforced, self.host)?;
         still_wanted(pipes)?;
         let agent = sandbar_engine::launch(plan).map_err(|cause| engine("create", cause))?;
-        Ok(Filled { ids, slot, cgroup, agent, limits: report, log, config: Some(config) })
+        Ok(Filled { ids, slot, cgroup, agent, limits: report, fallbacks, log, config: Some(config) })
     }
 
     /// How ids are mapped, and the number of the range. With a writable mount an ordinary user's sandbox has one id, so that its user is the

@@ -25,6 +25,11 @@ fn record() -> SandboxRecord {
         deadline: Some(time("2024-01-01T01:00:00Z")),
         on_deadline: DeadlineAction::Destroy,
         isolation: IsolationReport { tier: Isolation::Namespaces, ids: Some(IdMapping::Range) },
+        fallbacks: vec![Fallback {
+            condition: "landlock".into(),
+            observed: "there is none".into(),
+            cost: "a wall is missing".into(),
+        }],
         limits: BTreeMap::from([
             ("memory".into(), limit(Some(512 << 20), LimitState::Enforced, Some(2))),
             ("cpu".into(), limit(Some(1500), LimitState::Watched, None)),
@@ -63,6 +68,7 @@ fn json_is_the_form_of_decision_0004() {
             "deadline": "2024-01-01T01:00:00.000Z",
             "on_deadline": "destroy",
             "isolation": {"tier": "namespaces", "ids": "range"},
+            "fallbacks": [{"condition": "landlock", "observed": "there is none", "cost": "a wall is missing"}],
             "limits": {
                 "cpu": {"value": 1500, "state": "watched", "hits": null},
                 "memory": {"value": 536_870_912, "state": "enforced", "hits": 2},
@@ -89,6 +95,7 @@ fn text_is_for_people_and_escaped() {
     created     2024-01-01T00:00:00.123Z (5m ago)
     deadline    2024-01-01T01:00:00.000Z (in 55m, then destroy)
     isolation   namespaces, ids: range
+    without     landlock: there is none; a wall is missing
     limit       cpu: 1.500 cores (watched)
     limit       memory: 512 MiB (enforced, hit 2 times)
     limit       pids: none (not enforced)
