@@ -13,8 +13,9 @@ use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
 use crate::host_limits;
 use crate::output::{Printer, escape, print_bytes};
-use crate::settings::{self, ExecSettings, PortSettings, RunSettings, StatsSettings, provider_url};
+use crate::settings::{self, Caller, ExecSettings, PortSettings, RunSettings, StatsSettings, provider_url};
 use crate::signals::report_file_size_limit;
+use crate::terminal;
 
 /// The command line, from arguments to exit code.
 pub(crate) fn main() -> ExitStatus {
@@ -38,7 +39,7 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
     let Cli { global, command } = cli;
     match command {
         Command::Run(args) => {
-            let settings = RunSettings::resolve(*args)?;
+            let settings = RunSettings::resolve(*args, Caller { global: &global, env })?;
             with_provider(&global, env, async |provider| commands::run(provider, settings, printer).await)
         }
         Command::Create(args) => {
@@ -46,8 +47,24 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
             with_provider(&global, env, async |provider| commands::create(provider, options, printer).await)
         }
         Command::Exec(args) => {
-            let settings = ExecSettings::resolve(*args)?;
+            let settings = ExecSettings::resolve(*args, Caller { global: &global, env })?;
             with_provider(&global, env, async |provider| commands::exec(provider, settings, printer).await)
+        }
+        Command::Shell(args) => {
+            let settings = ExecSettings::shell(*args, Caller { global: &global, env })?;
+            with_provider(&global, env, async |provider| commands::exec(provider, settings, printer).await)
+        }
+        Command::Attach(args) => {
+            with_provider(&global, env, async |provider| commands::attach(provider, args, printer).await)
+        }
+        Command::Ps(args) => {
+            with_provider(&global, env, async |provider| commands::ps(provider, args, printer).await)
+        }
+        Command::Kill(args) => {
+            with_provider(&global, env, async |provider| commands::kill(provider, args, printer).await)
+        }
+        Command::Watch(args) => {
+            with_provider(&global, env, async |provider| commands::watch(provider, args, printer).await)
         }
         Command::Ls(args) => {
             let query = settings::query(args)?;
@@ -159,6 +176,7 @@ fn payload<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
 /// A mistake of ours ends the process with the code for failure, whichever thread it is on. What belongs to this process ends with it.
 fn exit_on_panic() {
     std::panic::set_hook(Box::new(|info| {
+        terminal::restore();
         let place = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
         let message = payload(info);
         let text = format!(

@@ -17,20 +17,60 @@ pub(crate) struct Environment {
     pub(crate) url: Option<String>,
     pub(crate) no_color: bool,
     pub(crate) dumb_terminal: bool,
+    /// What a program needs to know of the caller's terminal: name and value.
+    pub(crate) terminal: Vec<(&'static str, String)>,
 }
 
 impl Environment {
     pub(crate) fn read() -> Self {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         Self {
             url: set(SANDBAR_URL).map(|url| url.to_string_lossy().into_owned()),
             no_color: set(NO_COLOR).is_some(),
             dumb_terminal: set(TERM).is_some_and(|term| term == "dumb"),
+            terminal: terminal(|name| set(name).and_then(|value| value.into_string().ok())),
         }
     }
+}
+
+/// The terminal's kind where nobody says: what all that draw on screens understand.
+const USUAL_TERM: &str = "xterm";
+/// A language that every system knows, with an encoding that every terminal has.
+const USUAL_LANG: &str = "C.UTF-8";
+
+/// What counts for the encoding of text comes first (locale(7)).
+fn terminal(set: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
+    let lang = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(&set);
+    let mut vars = vec![
+        (TERM, set(TERM).unwrap_or_else(|| USUAL_TERM.to_owned())),
+        ("LANG", lang.unwrap_or_else(|| USUAL_LANG.to_owned())),
+    ];
+    vars.extend(set("COLORTERM").map(|value| ("COLORTERM", value)));
+    vars
 }
 
 /// The caller's own value of a variable that `-e NAME` asks for. An empty value is a value.
 pub(crate) fn callers(name: &str) -> Option<OsString> {
     std::env::var_os(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_described_by_what_counts() {
+        assert_eq!(terminal(|_| None), [("TERM", "xterm".to_owned()), ("LANG", "C.UTF-8".to_owned())]);
+        let set = |name: &str| match name {
+            "TERM" => Some("tmux-256color".to_owned()),
+            "LC_CTYPE" => Some("de_DE.UTF-8".to_owned()),
+            "LANG" => Some("C".to_owned()),
+            "COLORTERM" => Some("truecolor".to_owned()),
+            _ => None,
+        };
+        let vars = terminal(set);
+        assert_eq!(vars[0].1, "tmux-256color");
+        assert_eq!(vars[1], ("LANG", "de_DE.UTF-8".to_owned()));
+        assert_eq!(vars[2].1, "truecolor");
+    }
 }

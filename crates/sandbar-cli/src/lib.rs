@@ -15,6 +15,7 @@ mod settings;
 mod signals;
 mod stdio;
 mod tar;
+mod terminal;
 mod transfer;
 mod value;
 

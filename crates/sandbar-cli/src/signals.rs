@@ -1,53 +1,57 @@
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 
 use sandbar::{Error, ErrorKind, Signal};
 use tokio::signal::unix::{self, SignalKind};
 
 use crate::failure::Result;
 
-/// The signals by which somebody asks this process to end. `None` is one that was ignored from the start, which is what `nohup` and shells
-/// without job control ask for: it stays ignored.
+/// The signals by which somebody asks this process to end. One that was ignored from the start, which is what `nohup` and shells
+/// without job control ask for, is not among them: it stays ignored.
 #[derive(Debug)]
-pub(crate) struct Signals {
-    interrupt: Option<unix::Signal>,
-    terminate: Option<unix::Signal>,
-    hang_up: Option<unix::Signal>,
-}
+pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
+
+/// What asks politely.
+const POLITE: &[Signal] = &[Signal::INT, Signal::TERM, Signal::HUP];
+/// What else ends a process that does nothing about it and is sent by hand: quit, user-defined 1 and 2, alarm clock, processor time
+/// (signal(7)). While a terminal is not as it was, they must not end this process by themselves.
+const UNCOUTH: &[Signal] = &[Signal::QUIT, Signal(10), Signal(12), Signal(14), Signal(24)];
 
 impl Signals {
     /// Takes over the handling of these signals. From here on they end nothing by themselves.
     pub(crate) fn catch() -> Result<Self> {
+        let mut signals = Self(Vec::new());
+        signals.add(POLITE)?;
+        Ok(signals)
+    }
+
+    /// Takes over all others too by which somebody is likely to end this process.
+    pub(crate) fn catch_more(&mut self) -> Result<()> {
+        self.add(UNCOUTH)
+    }
+
+    fn add(&mut self, signals: &[Signal]) -> Result<()> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        // Unknown counts as not ignored: then a signal ends us and leaves nothing.
-        let unless_ignored = |kind: SignalKind| {
-            if is_ignored(&status, kind) { Ok(None) } else { unix::signal(kind).map(Some) }
-        };
-        let catch = || -> io::Result<Self> {
-            Ok(Self {
-                interrupt: unless_ignored(SignalKind::interrupt())?,
-                terminate: unless_ignored(SignalKind::terminate())?,
-                hang_up: unless_ignored(SignalKind::hangup())?,
-            })
-        };
-        catch().map_err(not_caught)
+        for signal in signals {
+            let kind = SignalKind::from_raw(signal.0);
+            // Unknown counts as not ignored: then a signal ends us and leaves nothing.
+            if !is_ignored(&status, kind) {
+                self.0.push((*signal, unix::signal(kind).map_err(not_caught)?));
+            }
+        }
+        Ok(())
     }
 
     /// The next one. Nothing is lost if this is dropped and called again.
     pub(crate) async fn next(&mut self) -> Signal {
-        tokio::select! {
-            () = received(&mut self.interrupt) => Signal::INT,
-            () = received(&mut self.terminate) => Signal::TERM,
-            () = received(&mut self.hang_up) => Signal::HUP,
-        }
-    }
-}
-
-async fn received(signal: &mut Option<unix::Signal>) {
-    match signal {
-        Some(signal) => {
-            signal.recv().await;
-        }
-        None => std::future::pending().await,
+        poll_fn(|context| {
+            let came = self.0.iter_mut().find_map(|(signal, stream)| {
+                matches!(stream.poll_recv(context), Poll::Ready(Some(()))).then_some(*signal)
+            });
+            came.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 }
 

@@ -4,7 +4,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 /// Room for the events of one read: each has 16 bytes and a name of at most 256.
@@ -18,6 +20,8 @@ pub(super) struct Inotify(OwnedFd);
 pub(super) struct RawEvent {
     pub(super) watch: i32,
     pub(super) flags: ReadFlags,
+    /// The same in both halves of a move; else 0.
+    pub(super) cookie: u32,
     /// Absent for the watched folder itself.
     pub(super) name: Option<OsString>,
 }
@@ -60,6 +64,7 @@ impl Inotify {
                 Ok(event) => events.push(RawEvent {
                     watch: event.wd(),
                     flags: event.events(),
+                    cookie: event.cookie(),
                     name: event.file_name().map(|name| OsString::from_vec(name.to_bytes().to_vec())),
                 }),
                 Err(rustix::io::Errno::AGAIN) => return Ok(events),
@@ -69,6 +74,19 @@ impl Inotify {
             if reader.is_buffer_empty() && events.len() >= MAX_BATCH {
                 return Ok(events);
             }
+        }
+    }
+}
+
+impl Inotify {
+    /// As [`Inotify::read`], but waits a little for something to come.
+    pub(super) fn read_soon(&self, limit: Duration) -> io::Result<Vec<RawEvent>> {
+        let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&limit)) {
+            // Whoever interrupts it makes it shorter, and nothing is lost by that.
+            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(Vec::new()),
+            Ok(_) => self.read(),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::inotify::ReadFlags;
 use sandbar_wire::envd::{Code, EventType, FilesystemEvent, RpcError, WatchDirRequest};
@@ -24,7 +25,15 @@ pub(super) enum Change {
     Event(Box<FilesystemEvent>),
     /// The kernel's queue ran over: events are missing.
     Overflow,
+    /// The watched folder is gone, or has another name: there is nothing more to tell.
+    Gone,
 }
+
+/// How long the second half of a move may come after the first. The kernel queues one right after the other, but not both at once.
+const HALF_MOVE: Duration = Duration::from_millis(10);
+
+/// Where moves went: the watched folder and the name in it, by the cookie that both halves have.
+type Moves = HashMap<u32, (i32, OsString)>;
 
 /// Some changes.
 pub(super) struct Batch {
@@ -85,12 +94,20 @@ impl Watch {
 
     /// Turns a batch of queued events into changes. Waits for nothing.
     pub(super) fn read(&mut self) -> io::Result<Batch> {
-        let events = self.inotify.read()?;
+        let mut events = self.inotify.read()?;
+        let mut moves = moves(&events);
+        let is_half = |event: &RawEvent| {
+            event.flags.contains(ReadFlags::MOVED_FROM) && !moves.contains_key(&event.cookie)
+        };
+        if events.iter().any(is_half) {
+            events.extend(self.inotify.read_soon(HALF_MOVE)?);
+            moves = self::moves(&events);
+        }
         let names = if self.include_entry { Names::load(&self.context.etc) } else { Names::default() };
         let mut changes = Vec::new();
         let is_last = events.is_empty();
         for event in events {
-            self.translate(event, &names, &mut changes)?;
+            self.translate(event, &names, &moves, &mut changes)?;
         }
         if is_last {
             self.scanned.clear();
@@ -98,7 +115,13 @@ impl Watch {
         Ok(Batch { changes, is_last })
     }
 
-    fn translate(&mut self, event: RawEvent, names: &Names, changes: &mut Vec<Change>) -> io::Result<()> {
+    fn translate(
+        &mut self,
+        event: RawEvent,
+        names: &Names,
+        moves: &Moves,
+        changes: &mut Vec<Change>,
+    ) -> io::Result<()> {
         let flags = event.flags;
         if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
             changes.push(Change::Overflow);
@@ -106,6 +129,9 @@ impl Watch {
         }
         if flags.contains(ReadFlags::IGNORED) {
             self.folders.remove(&event.watch);
+            if event.watch == self.own_number {
+                changes.push(Change::Gone);
+            }
             return Ok(());
         }
         let Some(folder) = self.folders.get(&event.watch).cloned() else { return Ok(()) };
@@ -117,6 +143,9 @@ impl Watch {
                 for (_, kind) in kinds.iter().filter(|(flag, _)| flags.contains(*flag)) {
                     changes.push(self.change(Path::new("."), *kind, names));
                 }
+                if flags.contains(ReadFlags::MOVE_SELF) {
+                    changes.push(Change::Gone);
+                }
             }
             return Ok(());
         };
@@ -127,7 +156,9 @@ impl Watch {
             changes.push(self.change(&path, EventType::Create, names));
         }
         if flags.contains(ReadFlags::MOVED_FROM) {
-            changes.push(self.change(&path, EventType::Rename, names));
+            let to =
+                moves.get(&event.cookie).and_then(|(watch, name)| Some(self.folders.get(watch)?.join(name)));
+            changes.push(renamed(&path, to.as_deref()));
             if is_folder {
                 self.forget_below(&path);
             }
@@ -160,7 +191,8 @@ impl Watch {
             && matches!(event_type, EventType::Create | EventType::Write | EventType::Chmod);
         let entry = if with_entry { describe(names, &self.root.join(path)).ok() } else { None };
         let (name, name_b64) = paths::text(path.as_os_str());
-        Change::Event(Box::new(FilesystemEvent { name, event_type, entry, name_b64 }))
+        let event = FilesystemEvent { name, event_type, entry, name_b64, ..FilesystemEvent::default() };
+        Change::Event(Box::new(event))
     }
 
     /// Watches a folder and what is below it. `found` collects what exists there already, each with whether it is a
@@ -248,6 +280,25 @@ impl Watch {
             self.inotify.remove(watch);
         }
     }
+}
+
+fn renamed(from: &Path, to: Option<&Path>) -> Change {
+    let (name, name_b64) = paths::text(from.as_os_str());
+    let (new_name, new_name_b64) = to.map(|to| paths::text(to.as_os_str())).unzip();
+    let (event_type, new_name_b64) = (EventType::Rename, new_name_b64.flatten());
+    Change::Event(Box::new(FilesystemEvent {
+        name,
+        event_type,
+        entry: None,
+        name_b64,
+        new_name,
+        new_name_b64,
+    }))
+}
+
+fn moves(events: &[RawEvent]) -> Moves {
+    let arrivals = events.iter().filter(|event| event.flags.contains(ReadFlags::MOVED_TO));
+    arrivals.filter_map(|event| Some((event.cookie, (event.watch, event.name.clone()?)))).collect()
 }
 
 fn is_network(path: &Path) -> bool {

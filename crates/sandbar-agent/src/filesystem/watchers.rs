@@ -98,6 +98,7 @@ pub(crate) async fn watch_stream(
                                 target.push(message_frame(&WatchDirEvent::Filesystem(*event)));
                             }
                             Change::Overflow => target.finish(Some(&overflow())),
+                            Change::Gone => target.finish(None),
                         }
                     }
                 }
@@ -189,6 +190,8 @@ impl Pending {
                 self.events.clear();
                 self.error = Some(overflow());
             }
+            // Whoever asks has been told by the event before.
+            Change::Gone => {}
         }
     }
 }

@@ -9,6 +9,7 @@ mod queue;
 mod registry;
 mod start;
 mod supervise;
+mod table;
 
 pub(crate) use launch::Command;
 pub(crate) use process::Process;
@@ -16,3 +17,4 @@ pub(crate) use queue::{FrameBody, Pace, Queue};
 pub(crate) use registry::{Found, Registry};
 pub(crate) use start::{next_event, start};
 pub(crate) use supervise::end_orphans;
+pub(crate) use table::{list_all, signal_any};

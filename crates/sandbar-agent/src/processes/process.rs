@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sandbar_engine::process::{Reach, Tree, foreground_group};
 use sandbar_wire::envd::{
-    Code, EndEvent, ProcessConfig, ProcessEvent, ProcessInfo, RpcError, Signal, message_frame, reason,
+    Code, EndEvent, ProcessConfig, ProcessEvent, ProcessInfo, RowInput, RpcError, Signal, StartedRow,
+    message_frame, reason,
 };
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, Notify};
@@ -58,6 +59,16 @@ impl Process {
 
     pub(crate) fn info(&self) -> ProcessInfo {
         ProcessInfo { config: self.config.clone(), pid: self.pid, tag: self.tag.clone() }
+    }
+
+    pub(super) fn started_row(&self) -> StartedRow {
+        let input = match (&self.pty, self.stdin.try_lock()) {
+            (Some(_), _) => RowInput::Terminal,
+            (None, Ok(stdin)) if stdin.is_none() => RowInput::None,
+            // Somebody is writing to it, or could.
+            (None, _) => RowInput::Open,
+        };
+        StartedRow { tag: self.tag.clone(), cwd: self.config.cwd.clone(), input }
     }
 
     /// A new reader, which first gets `start`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbar_engine::process::Tree;
-use sandbar_wire::envd::{Code, EndEvent, ProcessInfo, ProcessSelector, RpcError};
+use sandbar_wire::envd::{Code, EndEvent, ProcessInfo, ProcessSelector, RpcError, StartedRow};
 use tokio::time::Instant;
 
 use super::Process;
@@ -78,6 +78,11 @@ impl Registry {
 
     pub(crate) fn list(&self) -> Vec<ProcessInfo> {
         self.running.borrow().values().map(|process| process.info()).collect()
+    }
+
+    /// What is known of each that runs.
+    pub(super) fn started(&self) -> BTreeMap<u32, StartedRow> {
+        self.running.borrow().iter().map(|(pid, process)| (*pid, process.started_row())).collect()
     }
 
     /// Finds a process that runs or ended lately.

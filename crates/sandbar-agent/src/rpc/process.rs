@@ -5,16 +5,16 @@ use bytes::Bytes;
 use http::header::HeaderMap;
 use hyper::body::Incoming;
 use sandbar_wire::envd::{
-    Code, ConnectRequest, Empty, ListResponse, ProcessEvent, RpcError, SelectRequest, SendInputRequest,
-    SendSignalRequest, StartRequest, StreamInput, UpdateRequest, decode_stream_input, end_frame,
-    message_frame,
+    Code, ConnectRequest, Empty, ListResponse, ProcessEvent, ProcessTable, RpcError, SelectRequest,
+    SendInputRequest, SendSignalRequest, StartRequest, StreamInput, UpdateRequest, decode_stream_input,
+    end_frame, message_frame,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::call::{Messages, answer, deadline, finished, frames, pace, single, stream, unary};
 use crate::http::{Request, Response, basic_user};
-use crate::processes::{Found, FrameBody, Process, Queue, start};
+use crate::processes::{Found, FrameBody, Process, Queue, list_all, signal_any, start};
 use crate::state::State;
 
 pub(super) async fn dispatch(state: &Rc<State>, method: &str, request: Request) -> Response {
@@ -30,6 +30,10 @@ pub(super) async fn dispatch(state: &Rc<State>, method: &str, request: Request) 
         "StreamInput" => stream_input(within(limit, stream_in(state, body)).await),
         "List" => {
             answer(unary::<Empty>(body).await.map(|_| ListResponse { processes: state.registry.list() }))
+        }
+        "ListAll" => answer(list_everything(state, body).await),
+        "SignalAny" => {
+            answer(unary(body).await.and_then(|request| signal_any(state, &request)).map(|()| Empty {}))
         }
         "SendInput" => answer(within(limit, send_input(state, body)).await),
         "SendSignal" => answer(send_signal(state, body).await),
@@ -88,6 +92,11 @@ async fn connect(
             Ok(finished(queue, pace))
         }
     }
+}
+
+async fn list_everything(state: &State, body: Incoming) -> Result<ProcessTable, RpcError> {
+    let Empty {} = unary(body).await?;
+    list_all(state).await
 }
 
 async fn send_input(state: &State, body: Incoming) -> Result<Empty, RpcError> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sandbar::{GuestPath, UserName};
 
-use crate::value::{EnvArg, HumanDuration, contract};
+use crate::value::{EnvArg, EscapeChar, HumanDuration, contract};
 
 /// Run a command in a sandbox
 ///
@@ -16,6 +16,7 @@ use crate::value::{EnvArg, HumanDuration, contract};
 Examples:
   sandbar exec demo -- python3 -V
   sandbar exec demo -i -w /home/user -- tar -x < files.tar
+  sandbar exec demo -T -- vim notes.txt
   sandbar exec demo -e TOKEN --timeout 1m -- sh -c 'echo \"$TOKEN\" | wc -c'")]
 pub(crate) struct ExecArgs {
     /// Id, unambiguous beginning of an id, or name
@@ -43,6 +44,16 @@ pub(crate) struct ProcessArgs {
     /// Pass standard input to it; without this it reads end of file
     #[arg(short, long)]
     pub(crate) interactive: bool,
+    /// Give it a terminal: this one, raw, until it ends
+    ///
+    /// Ctrl-C, Ctrl-Z and Ctrl-D go to the command, and so does the size of the window. Standard input has to be a terminal. At the beginning of a
+    /// line, `~.` leaves it (what `exec` started runs on, and `attach` goes back to it), `~^Z` suspends this process, `~?` says so, and `~~` is a `~`. TERM,
+    /// COLORTERM and LANG are passed on unless `-e` sets them.
+    #[arg(short = 'T', long = "tty")]
+    pub(crate) tty: bool,
+    /// What the keys of `-T` begin with: a character, a control character such as `^]`, or `none` [default: ~]
+    #[arg(long, value_name = "CHAR", requires = "tty")]
+    pub(crate) escape_char: Option<EscapeChar>,
     /// End it after this long, with exit code 124; such as 500ms, 30s, 1h30m
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<HumanDuration>,

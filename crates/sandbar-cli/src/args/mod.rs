@@ -8,10 +8,13 @@ mod exec;
 mod logs;
 mod ls;
 mod port;
+mod processes;
 mod resources;
 mod run;
+mod shell;
 mod stats;
 mod usage;
+mod watch;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -23,10 +26,13 @@ pub(crate) use exec::{EnvArgs, ExecArgs, ProcessArgs};
 pub(crate) use logs::LogsArgs;
 pub(crate) use ls::{DescribeArgs, LsArgs};
 pub(crate) use port::PortArgs;
+pub(crate) use processes::{AttachArgs, KillArgs, PsArgs};
 pub(crate) use resources::ResourcesArgs;
 pub(crate) use run::RunArgs;
+pub(crate) use shell::ShellArgs;
 pub(crate) use stats::StatsArgs;
 pub(crate) use usage::UsageArgs;
+pub(crate) use watch::WatchArgs;
 
 /// Run code that nobody should trust.
 #[derive(Debug, Parser)]
@@ -37,9 +43,9 @@ Examples:
   sandbar run --timeout 10s --memory 512M -- sh -c 'make && make test'
   id=$(sandbar create); sandbar exec $id -- uname -a; sandbar destroy $id
 
-Exit codes: of `run` and `exec` the command's own, 124 timed out, 126 not executable, 127 not
-found, 128+n ended by signal n; of the others 0 done, 1 positively absent (`doctor`: something
-is missing); of all 2 usage, 125 Sandbar failed.")]
+Exit codes: of `run`, `exec`, `shell` and `attach` the command's own, 124 timed out, 126 not
+executable, 127 not found, 128+n ended by signal n; of the others 0 done, 1 positively absent
+(`doctor`: something is missing); of all 2 usage, 125 Sandbar failed.")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
@@ -69,6 +75,11 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     Create(Box<CreateArgs>),
     Exec(Box<ExecArgs>),
+    Shell(Box<ShellArgs>),
+    Attach(AttachArgs),
+    Ps(PsArgs),
+    Kill(KillArgs),
+    Watch(WatchArgs),
     Ls(LsArgs),
     Describe(DescribeArgs),
     Destroy(DestroyArgs),

@@ -1,5 +1,6 @@
 //! The commands, one a file: settings in, exit status out.
 
+mod attach;
 mod capacity;
 mod create;
 mod deadline;
@@ -8,29 +9,36 @@ mod destroy;
 mod doctor;
 mod exec;
 mod interrupt;
+mod kill;
 mod logs;
 mod ls;
 mod make;
 mod outcome;
 mod port;
+mod ps;
 mod resolve;
 mod resources;
 mod run;
 mod stats;
 mod usage;
 mod version;
+mod watch;
 
+pub(crate) use attach::attach;
 pub(crate) use capacity::capacity;
 pub(crate) use create::create;
 pub(crate) use describe::describe;
 pub(crate) use destroy::destroy;
 pub(crate) use doctor::doctor;
 pub(crate) use exec::exec;
+pub(crate) use kill::kill;
 pub(crate) use logs::logs;
 pub(crate) use ls::ls;
 pub(crate) use port::port;
+pub(crate) use ps::ps;
 pub(crate) use resources::resources;
 pub(crate) use run::run;
 pub(crate) use stats::stats;
 pub(crate) use usage::usage;
 pub(crate) use version::version;
+pub(crate) use watch::watch;

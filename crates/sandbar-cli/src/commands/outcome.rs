@@ -17,6 +17,7 @@ pub(super) fn to_json(id: &SandboxId, end: End, captured: &Captured, duration: D
         End::Exited(ProcessExit { status: Unknown, .. }) => ("unknown", None, None),
         End::TimedOut => ("timed_out", None, None),
         End::Interrupted(signal) => ("signaled", None, Some(signal.0)),
+        End::Detached(_) => ("detached", None, None),
     };
     let mut value = json!({
         "id": id,
@@ -55,7 +56,7 @@ pub(super) fn explain(printer: Printer, end: End, timeout: Option<Duration>) {
             }
             None => {}
         },
-        End::Interrupted(_) => {}
+        End::Interrupted(_) | End::Detached(_) => {}
     }
 }
 
@@ -63,7 +64,7 @@ fn cause(end: End) -> Option<KillCause> {
     match end {
         End::Exited(exit) => exit.cause,
         End::TimedOut => Some(KillCause::Timeout),
-        End::Interrupted(_) => None,
+        End::Interrupted(_) | End::Detached(_) => None,
     }
 }
 

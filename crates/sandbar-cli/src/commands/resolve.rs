@@ -71,6 +71,15 @@ pub(super) fn absent(error: Error) -> Failure {
     }
 }
 
+/// As [`require`], for commands that have a code of their own for what positively is not there.
+pub(super) async fn require_or_absent(
+    provider: &dyn SandboxProvider,
+    text: &str,
+    operation: &'static str,
+) -> Result<Arc<dyn Sandbox>, Failure> {
+    require(provider, text, operation).await.map_err(absent)
+}
+
 #[cfg(test)]
 mod tests {
     use sandbar::{CreateOptions, MemoryProvider, SandboxName};

@@ -25,7 +25,8 @@ pub(crate) async fn run(
     let sandbox = make(provider, create, printer, &mut signals).await?;
     let sandbox = sandbox.as_ref();
     printer.detail(|| format!("created {}", sandbox.id()));
-    let done = use_it(sandbox, process, (&copies_in, &copies_out), deadline, printer, &mut signals).await;
+    let copies = (copies_in.as_slice(), copies_out.as_slice());
+    let done = use_it(sandbox, process, copies, after, deadline, printer, &mut signals).await;
     match (after, done) {
         (After::Keep, Ok(status)) => {
             printer.note(&format!("kept sandbox {}", sandbox.id()));
@@ -53,6 +54,7 @@ async fn use_it(
     sandbox: &dyn Sandbox,
     process: ProcessSettings,
     (copies_in, copies_out): (&[CopyIn], &[CopyOut]),
+    after: After,
     deadline: Option<Deadline>,
     printer: Printer,
     signals: &mut Signals,
@@ -66,7 +68,10 @@ async fn use_it(
     if let Some(deadline) = deadline.filter(|deadline| deadline.ended(ran.end)) {
         return Err(deadline.passed());
     }
-    let copied = if matches!(ran.end, End::Interrupted(_)) {
+    if after == After::Keep {
+        ran.tell_the_way_back(sandbox, printer);
+    }
+    let copied = if matches!(ran.end, End::Interrupted(_) | End::Detached(_)) {
         Ok(())
     } else {
         afterwards(sandbox, copies_out, user.as_ref(), printer, signals).await.map_err(explain)

@@ -1,9 +1,11 @@
 //! What the command line itself prints: errors, records, tables, progress. What a command in a sandbox prints is not touched here.
 
+mod changes;
 mod columns;
 mod doctor;
 mod error;
 mod escape;
+mod processes;
 mod progress;
 mod record;
 mod stats;
@@ -18,9 +20,11 @@ use serde::Serialize;
 use crate::env::Environment;
 use crate::failure::{Failure, Result};
 
+pub(crate) use changes::ChangeLine;
 pub(crate) use columns::columns;
 pub(crate) use doctor::{DoctorJson, doctor_text};
 pub(crate) use escape::escape;
+pub(crate) use processes::{process_table, processes_json};
 pub(crate) use record::{RecordJson, describe, limits};
 pub(crate) use stats::{Measured, StatsJson, short_size, stats_table};
 pub(crate) use table::table;

@@ -11,6 +11,8 @@ pub(crate) enum End {
     TimedOut,
     /// We were asked to end by this signal, and ended it.
     Interrupted(Signal),
+    /// Somebody wants no more of it, by our own key or by this signal: it runs on.
+    Detached(Signal),
 }
 
 impl End {
@@ -18,7 +20,7 @@ impl End {
         match self {
             Self::Exited(exit) => ExitStatus::Command(exit.status),
             Self::TimedOut => ExitStatus::TimedOut,
-            Self::Interrupted(signal) => ExitStatus::Interrupted(signal.0),
+            Self::Interrupted(signal) | Self::Detached(signal) => ExitStatus::Interrupted(signal.0),
         }
     }
 }

@@ -6,7 +6,9 @@ use sandbar::ProcessControl;
 use tokio::sync::mpsc;
 
 use crate::failure::{Failure, Result};
+use crate::relay::typed;
 use crate::stdio::Source;
+use crate::terminal::Keys;
 
 /// Most bytes handed over at once. What is read while the last ones are on their way is put together, so that many small reads do not become
 /// as many calls.
@@ -14,15 +16,40 @@ const BATCH: usize = 1 << 20;
 /// Reads that may wait to be handed over: a whole batch from a pipe, which gives 64 KiB at a time.
 const QUEUE: usize = 16;
 
+/// What a command reads.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Nothing of ours.
+    None,
+    /// Our standard input, to its end.
+    Bytes(Source),
+    /// What is typed at the caller's terminal, but for our own keys.
+    Typed(Source, Keys),
+}
+
+/// Why nothing more is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fed {
+    /// There is no more, or nobody reads it.
+    All,
+    /// Somebody wants to leave the command alone.
+    Detach,
+    /// The terminal is gone.
+    HungUp,
+}
+
 /// Passes our standard input to the command, and its end. A command that reads no more is no failure: it is how `head` works.
-pub(super) async fn feed(source: Option<Source>, control: &dyn ProcessControl) -> Result<()> {
-    let Some(source) = source else {
-        return pending().await;
-    };
-    let (sender, queue) = mpsc::channel(QUEUE);
-    tokio::select! {
-        done = hand_over(queue, control) => done,
-        () = read_all(source, sender) => pending().await,
+pub(super) async fn feed(input: Input, control: &dyn ProcessControl) -> Result<Fed> {
+    match input {
+        Input::None => pending().await,
+        Input::Bytes(source) => {
+            let (sender, queue) = mpsc::channel(QUEUE);
+            tokio::select! {
+                done = hand_over(queue, control) => done.map(|()| Fed::All),
+                () = read_all(source, sender) => pending().await,
+            }
+        }
+        Input::Typed(source, keys) => typed::pass(&source, keys, control).await,
     }
 }
 

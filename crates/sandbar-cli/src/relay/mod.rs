@@ -3,7 +3,9 @@
 mod end;
 mod input;
 mod sink;
+mod typed;
 
+use std::future::pending;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -17,9 +19,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
 use crate::signals::Signals;
-use crate::stdio::Source;
+use crate::terminal::Screen;
+use input::Fed;
 
 pub(crate) use end::End;
+pub(crate) use input::Input;
 pub(crate) use sink::{Captured, Sink};
 
 /// How long a command may take to end after it was asked to by a signal of ours, before it is made to.
@@ -55,19 +59,66 @@ pub(crate) async fn start(
     }
 }
 
-/// Carries bytes until the command ends, is ended, or its output can't be delivered. `Err` is a failure of ours; then, too, the command has
-/// been told to end.
+/// How a command and this process hang together.
+#[derive(Debug)]
+pub(crate) struct Ties {
+    pub(crate) input: Input,
+    /// The caller's terminal, where the command has one.
+    pub(crate) screen: Option<Screen>,
+    pub(crate) limit: Option<Duration>,
+    pub(crate) hold: Hold,
+}
+
+/// Whose the command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Ours: if this process is asked to end, so is the command.
+    Own,
+    /// Somebody else started it: whatever happens here, it runs on.
+    Guest,
+}
+
+/// Carries bytes until the command ends, is ended, is left alone, or its output can't be delivered. `Err` is a failure of ours; then, too, a
+/// command of ours has been told to end. The terminal is as it was afterwards.
 pub(crate) async fn relay(
     process: Process,
     sink: &mut Sink,
-    input: Option<Source>,
-    limit: Option<Duration>,
+    ties: Ties,
     signals: &mut Signals,
 ) -> Result<End> {
-    let Process { mut events, control, .. } = process;
-    let backstop = limit.map(|limit| Instant::now() + limit + TIMEOUT_SLACK);
+    let Process { events, control, .. } = process;
+    let Ties { input, mut screen, limit, hold } = ties;
+    let control = control.as_ref();
+    let followed = async {
+        match &mut screen {
+            Some(screen) => screen.follow(control).await,
+            None => pending().await,
+        }
+    };
+    let carried =
+        carry(events, control, sink, input, limit.map(|limit| (limit, Instant::now())), hold, signals);
+    let end = tokio::select! {
+        biased;
+        end = carried => end,
+        never = followed => match never {},
+    };
+    sink.tidy();
+    drop(screen);
+    end
+}
+
+async fn carry(
+    mut events: sandbar::ProcessEvents,
+    control: &dyn ProcessControl,
+    sink: &mut Sink,
+    input: Input,
+    limit: Option<(Duration, Instant)>,
+    hold: Hold,
+    signals: &mut Signals,
+) -> Result<End> {
+    let backstop = limit.map(|(limit, started)| started + limit + TIMEOUT_SLACK);
     let mut pump = pin!(pump(&mut events, sink));
-    let mut input = pin!(input::feed(input, control.as_ref()));
+    let mut input = pin!(input::feed(input, control));
     let mut input_open = true;
     // Set once somebody asked us to end: the signal, and when patience is over.
     let mut asked: Option<(Signal, Instant)> = None;
@@ -75,24 +126,41 @@ pub(crate) async fn relay(
         tokio::select! {
             biased;
             signal = signals.next() => {
+                if hold == Hold::Guest {
+                    return Ok(End::Detached(signal));
+                }
                 let patience = if asked.is_some() { Duration::ZERO } else { GRACE };
-                deliver(control.as_ref(), signal).await;
+                deliver(control, signal).await;
                 asked = Some((signal, Instant::now() + patience));
             }
-            pumped = &mut pump => return settle(pumped, control.as_ref(), asked.map(|(signal, _)| signal)).await,
+            pumped = &mut pump => {
+                let asked = asked.map(|(signal, _)| signal);
+                return settle(pumped, (hold == Hold::Own).then_some(control), asked).await;
+            }
             fed = &mut input, if input_open => {
                 input_open = false;
-                if let Err(failure) = fed {
-                    deliver(control.as_ref(), Signal::KILL).await;
-                    return Err(failure);
+                match fed {
+                    Ok(Fed::All) => {}
+                    Ok(Fed::HungUp) if hold == Hold::Own => {
+                        deliver(control, Signal::HUP).await;
+                        asked = asked.or(Some((Signal::HUP, Instant::now() + GRACE)));
+                    }
+                    // As if the line had been hung up.
+                    Ok(Fed::Detach | Fed::HungUp) => return Ok(End::Detached(Signal::HUP)),
+                    Err(failure) => {
+                        if hold == Hold::Own {
+                            deliver(control, Signal::KILL).await;
+                        }
+                        return Err(failure);
+                    }
                 }
             }
             () = at(asked.map(|(_, at)| at)) => {
-                deliver(control.as_ref(), Signal::KILL).await;
+                deliver(control, Signal::KILL).await;
                 return Ok(End::Interrupted(asked.map_or(Signal::TERM, |(signal, _)| signal)));
             }
             () = at(backstop) => {
-                deliver(control.as_ref(), Signal::KILL).await;
+                deliver(control, Signal::KILL).await;
                 return Ok(End::TimedOut);
             }
         }
@@ -136,7 +204,8 @@ async fn pump(events: &mut sandbar::ProcessEvents, sink: &mut Sink) -> Pumped {
     }
 }
 
-async fn settle(pumped: Pumped, control: &dyn ProcessControl, asked: Option<Signal>) -> Result<End> {
+/// `own` is how to end the command, where it is ours.
+async fn settle(pumped: Pumped, own: Option<&dyn ProcessControl>, asked: Option<Signal>) -> Result<End> {
     match pumped {
         Pumped::Exit(exit) => Ok(End::Exited(exit)),
         Pumped::Lost(error) if error.kind() == ErrorKind::Timeout => Ok(End::TimedOut),
@@ -146,7 +215,9 @@ async fn settle(pumped: Pumped, control: &dyn ProcessControl, asked: Option<Sign
             None => Err(error.into()),
         },
         Pumped::Undelivered(error) => {
-            deliver(control, Signal::KILL).await;
+            if let Some(control) = own {
+                deliver(control, Signal::KILL).await;
+            }
             Err(Failure::output(error))
         }
     }
@@ -160,6 +231,6 @@ async fn deliver(control: &dyn ProcessControl, signal: Signal) {
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
+        None => pending().await,
     }
 }

@@ -1,15 +1,18 @@
-use std::io;
+use std::io::{self, IsTerminal, Write};
 
 use bytes::{Bytes, BytesMut};
 use sandbar::{DEFAULT_OUTPUT_LIMIT, ProcessEvent};
 
 use crate::stdio::{Output, Stream};
+use crate::terminal::Modes;
 
 /// Where a command's output goes.
 #[derive(Debug)]
 pub(crate) enum Sink {
     /// To our own descriptors, as it comes.
     Pass { stdout: Output, stderr: Output },
+    /// To the caller's terminal, as it comes, with an eye on what it changes there.
+    Screen { stdout: Output, modes: Modes },
     /// Into memory, for JSON.
     Capture(Captured),
 }
@@ -28,6 +31,15 @@ impl Sink {
         Self::Pass { stdout: Output::new(Stream::Stdout), stderr: Output::new(Stream::Stderr) }
     }
 
+    /// Where a command with a terminal says all.
+    pub(crate) fn screen() -> Self {
+        if std::io::stdout().is_terminal() {
+            Self::Screen { stdout: Output::new(Stream::Stdout), modes: Modes::default() }
+        } else {
+            Self::pass()
+        }
+    }
+
     pub(crate) fn capture() -> Self {
         Self::Capture(Captured::default())
     }
@@ -40,6 +52,10 @@ impl Sink {
         };
         match (self, stream) {
             (Self::Pass { stdout, .. }, Stream::Stdout) => stdout.write(bytes).await,
+            (Self::Screen { stdout, modes }, _) => {
+                modes.see(&bytes);
+                stdout.write(bytes).await
+            }
             (Self::Pass { stderr, .. }, Stream::Stderr) => stderr.write(bytes).await,
             (Self::Capture(captured), stream) => {
                 captured.keep(stream, &bytes);
@@ -50,11 +66,23 @@ impl Sink {
 
     /// Waits until all is out.
     pub(super) async fn finish(&mut self) -> io::Result<()> {
-        if let Self::Pass { stdout, stderr } = self {
-            stdout.finish().await?;
-            stderr.finish().await?;
+        match self {
+            Self::Pass { stdout, stderr } => {
+                stdout.finish().await?;
+                stderr.finish().await
+            }
+            Self::Screen { stdout, .. } => stdout.finish().await,
+            Self::Capture(_) => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Undoes what the command changed at the caller's terminal and can't undo any more.
+    pub(super) fn tidy(&self) {
+        if let Self::Screen { modes, .. } = self {
+            let mut out = io::stdout().lock();
+            // A terminal that is gone needs nothing.
+            let _ = out.write_all(modes.reset().as_bytes()).and_then(|()| out.flush());
+        }
     }
 }
 

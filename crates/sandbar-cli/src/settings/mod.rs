@@ -16,13 +16,23 @@ use sandbar::{
     Resources, RestartPolicy, SpawnOptions,
 };
 
-use crate::args::{CreateArgs, ExecArgs, LogsArgs, LsArgs, ResourcesArgs, RunArgs};
+use crate::args::{
+    CreateArgs, ExecArgs, GlobalArgs, LogsArgs, LsArgs, ProcessArgs, ResourcesArgs, RunArgs, ShellArgs,
+};
+use crate::env::Environment;
 use crate::failure::{Failure, Result};
-use crate::value::{CopyIn, CopyOut, Existing};
+use crate::value::{CopyIn, CopyOut, EscapeChar, Existing};
 
 pub(crate) use port::PortSettings;
 pub(crate) use provider::provider_url;
 pub(crate) use stats::StatsSettings;
+
+/// What counts beside the arguments of a command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    pub(crate) global: &'a GlobalArgs,
+    pub(crate) env: &'a Environment,
+}
 
 /// `run`.
 #[derive(Debug)]
@@ -51,19 +61,27 @@ pub(crate) struct ExecSettings {
 /// A command and how to run it.
 #[derive(Debug)]
 pub(crate) struct ProcessSettings {
-    pub(crate) command: Command,
+    /// The first that the sandbox has is run. Never empty.
+    pub(crate) commands: Vec<Command>,
     pub(crate) spawn: SpawnOptions,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) terminal: Option<TerminalSettings>,
+}
+
+/// How a command uses the caller's terminal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TerminalSettings {
+    pub(crate) escape: EscapeChar,
 }
 
 impl RunSettings {
-    pub(crate) fn resolve(args: RunArgs) -> Result<Self> {
+    pub(crate) fn resolve(args: RunArgs, caller: Caller<'_>) -> Result<Self> {
         let RunArgs { process, env, creation, copies_in, copies_out, replace, keep, command } = args;
         let after = if keep { After::Keep } else { After::Destroy };
         let lifetime = if keep { Lifetime::Detached } else { Lifetime::Owned };
         // The command's environment goes with the command and is not stored: it is where secrets are.
         let create = creation::resolve(creation, EnvVars::new(), lifetime)?;
-        let process = process::resolve(process, env_vars::resolve(env)?, command)?;
+        let process = process::resolve(process, env_vars::resolve(env)?, command, caller)?;
         let copies_in = copies_in.into_iter().map(absolute_source).collect::<Result<_>>()?;
         let existing = if replace { Existing::Replace } else { Existing::Keep };
         let copies_out = copies_out.into_iter().map(|copy| CopyOut { existing, ..copy });
@@ -74,9 +92,16 @@ impl RunSettings {
 }
 
 impl ExecSettings {
-    pub(crate) fn resolve(args: ExecArgs) -> Result<Self> {
+    pub(crate) fn resolve(args: ExecArgs, caller: Caller<'_>) -> Result<Self> {
         let ExecArgs { id, process, env, command } = args;
-        Ok(Self { id, process: process::resolve(process, env_vars::resolve(env)?, command)? })
+        Ok(Self { id, process: process::resolve(process, env_vars::resolve(env)?, command, caller)? })
+    }
+
+    /// `shell`.
+    pub(crate) fn shell(args: ShellArgs, caller: Caller<'_>) -> Result<Self> {
+        let ShellArgs { id, user, workdir, escape_char, env, command } = args;
+        let process = ProcessArgs { user, workdir, tty: true, escape_char, ..ProcessArgs::default() };
+        Ok(Self { id, process: process::resolve(process, env_vars::resolve(env)?, command, caller)? })
     }
 }
 

@@ -202,6 +202,29 @@ pub(crate) fn lives(word: &str) -> bool {
     })
 }
 
+/// The number of the process that runs the executable with these arguments, once there is one.
+pub(crate) fn pid_of(arguments: &[&str]) -> i32 {
+    let line: Vec<u8> = std::iter::once(env!("CARGO_BIN_EXE_sandbar"))
+        .chain(arguments.iter().copied())
+        .flat_map(|word| word.bytes().chain([0]))
+        .collect();
+    let mut found = None;
+    wait_until("the process", || {
+        let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+        let is_it = |path: &Path| std::fs::read(path.join("cmdline")).is_ok_and(|own| own == line);
+        let name = processes.map(|entry| entry.path()).find(|path| is_it(path));
+        found = name.and_then(|path| path.file_name()?.to_str()?.parse().ok());
+        found.is_some()
+    });
+    found.expect("a number")
+}
+
+/// Sends a signal to a process by its number.
+pub(crate) fn signal_to(pid: i32, signal: &str) {
+    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+    assert!(status.expect("kill starts").success());
+}
+
 /// A word that no other test uses.
 pub(crate) fn word() -> String {
     let mut bytes = [0_u8; 8];

@@ -1,5 +1,28 @@
 use crate::harness::{Home, code};
 
+/// Every command.
+const COMMANDS: &[&str] = &[
+    "run",
+    "create",
+    "exec",
+    "shell",
+    "attach",
+    "ps",
+    "kill",
+    "watch",
+    "logs",
+    "ls",
+    "describe",
+    "destroy",
+    "port",
+    "stats",
+    "resources",
+    "usage",
+    "capacity",
+    "doctor",
+    "version",
+];
+
 fn check(name: &str, arguments: &[&str]) {
     let home = Home::new();
     insta::assert_snapshot!(name, home.transcript(arguments));
@@ -8,22 +31,7 @@ fn check(name: &str, arguments: &[&str]) {
 #[test]
 fn help_of_everything() {
     check("help", &["--help"]);
-    for command in [
-        "run",
-        "create",
-        "exec",
-        "ls",
-        "describe",
-        "destroy",
-        "doctor",
-        "port",
-        "logs",
-        "stats",
-        "resources",
-        "usage",
-        "capacity",
-        "version",
-    ] {
+    for command in COMMANDS {
         check(&format!("help_{command}"), &[command, "--help"]);
     }
 }
@@ -31,22 +39,7 @@ fn help_of_everything() {
 #[test]
 fn every_command_has_an_example_and_takes_json() {
     let home = Home::new();
-    for command in [
-        "run",
-        "create",
-        "exec",
-        "ls",
-        "describe",
-        "destroy",
-        "doctor",
-        "port",
-        "logs",
-        "stats",
-        "resources",
-        "usage",
-        "capacity",
-        "version",
-    ] {
+    for command in COMMANDS {
         let help = home.text(&[command, "--help"]);
         assert!(help.contains("Example") && help.contains(&format!("  sandbar {command}")), "{help}");
         assert!(help.contains("--json"), "{help}");

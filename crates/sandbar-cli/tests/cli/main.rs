@@ -12,5 +12,8 @@ mod lifecycle;
 mod limits;
 mod main_command;
 mod ports;
+mod processes;
 mod resources;
 mod stats;
+mod terminal;
+mod watch;

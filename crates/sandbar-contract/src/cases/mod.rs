@@ -18,6 +18,7 @@ mod options;
 mod output;
 mod pausing;
 mod ports;
+mod process_table;
 mod processes;
 mod resources;
 mod surroundings;
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Vec<Case> {
         commands::CASES,
         output::CASES,
         surroundings::CASES,
+        process_table::CASES,
         processes::CASES,
         files::CASES,
         tree::CASES,

@@ -63,13 +63,13 @@ async fn read_all(mut events: ProcessEvents) -> Checked<Said> {
 }
 
 /// The shared sandbox, if it has processes.
-async fn with_processes(bed: &Bed<'_>) -> Checked<Arc<dyn Sandbox>> {
+pub(super) async fn with_processes(bed: &Bed<'_>) -> Checked<Arc<dyn Sandbox>> {
     let sandbox = bed.shared().await?;
     part(sandbox.processes(), &*sandbox, "processes")?;
     Ok(sandbox)
 }
 
-async fn spawn(sandbox: &dyn Sandbox, script: &str, options: SpawnOptions) -> Checked<Process> {
+pub(super) async fn spawn(sandbox: &dyn Sandbox, script: &str, options: SpawnOptions) -> Checked<Process> {
     Ok(sandbox.require_processes()?.spawn(&Command::shell(script), options).await?)
 }
 
@@ -200,7 +200,7 @@ async fn stdin_is_at_its_end_by_default(bed: &Bed<'_>) -> Checked {
 }
 
 /// A process with open standard input.
-async fn open(sandbox: &dyn Sandbox, script: &str) -> Checked<Process> {
+pub(super) async fn open(sandbox: &dyn Sandbox, script: &str) -> Checked<Process> {
     spawn(sandbox, script, SpawnOptions::new().with_stdin(StdinMode::Open)).await
 }
 
@@ -321,7 +321,7 @@ async fn invalid_signal_is_refused(bed: &Bed<'_>) -> Checked {
     Ok(())
 }
 
-async fn listed(processes: &dyn Processes, pid: u32) -> Checked<bool> {
+pub(super) async fn listed(processes: &dyn Processes, pid: u32) -> Checked<bool> {
     Ok(processes.list().await?.iter().any(|process| process.pid == pid))
 }
 

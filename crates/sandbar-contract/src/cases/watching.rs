@@ -5,12 +5,13 @@ use sandbar_core::{
 
 use crate::bed::Bed;
 use crate::case::group;
-use crate::check::{Checked, PATIENCE, ensure, expect_error, fail, part, sh};
+use crate::check::{Checked, PATIENCE, ensure, ensure_eq, expect_error, fail, part, sh};
 
 group!("watching";
     sees_what_appears, sees_what_is_written, sees_what_goes_away, sees_what_is_renamed,
     sees_what_commands_do, is_armed_when_it_answers, sees_only_the_folder_itself, sees_all_below_if_asked,
     sees_below_new_folders, of_missing_is_not_found, of_a_file_is_invalid, two_watches_see_the_same,
+    a_rename_within_tells_both_names, a_rename_elsewhere_tells_one, ends_with_the_folder,
 );
 
 async fn watched(bed: &Bed<'_>) -> Checked<(std::sync::Arc<dyn Sandbox>, GuestPath)> {
@@ -81,6 +82,73 @@ async fn sees_what_is_renamed(bed: &Bed<'_>) -> Checked {
     sandbox.files().rename(&from, &to).await?;
     wait_for(&mut events, &[FileChangeKind::Rename], &from).await?;
     wait_for(&mut events, &[FileChangeKind::Create], &to).await.map(drop)
+}
+
+async fn renamed(events: &mut WatchEvents, path: &GuestPath) -> Checked<Option<GuestPath>> {
+    let read = async {
+        while let Some(change) = events.next().await {
+            let change = change?;
+            if change.kind == FileChangeKind::Rename && change.path == *path {
+                return Checked::Ok(change.to);
+            }
+        }
+        fail("the watch ended before the rename")
+    };
+    match tokio::time::timeout(PATIENCE, read).await {
+        Ok(told) => told,
+        Err(_) => fail(format!("no rename of `{path}` within {PATIENCE:?}")),
+    }
+}
+
+async fn a_rename_within_tells_both_names(bed: &Bed<'_>) -> Checked {
+    let (sandbox, folder) = watched(bed).await?;
+    sandbox.files().make_dir(&folder.join("a/b")?).await?;
+    let (from, to) = (folder.join("a/from")?, folder.join("a/b/to")?);
+    sandbox.files().write(&from, "x".into()).await?;
+    let mut events = watch(&*sandbox, &folder, WatchOptions::Recursive).await?;
+    sandbox.files().rename(&from, &to).await?;
+    let told = renamed(&mut events, &from).await?;
+    ensure_eq!(told, Some(to), "the new name");
+    Ok(())
+}
+
+async fn a_rename_elsewhere_tells_one(bed: &Bed<'_>) -> Checked {
+    let (sandbox, folder) = watched(bed).await?;
+    sandbox.files().make_dir(&folder.join("seen")?).await?;
+    let (from, to) = (folder.join("seen/from")?, folder.join("unseen")?);
+    sandbox.files().write(&from, "x".into()).await?;
+    let mut events = watch(&*sandbox, &folder.join("seen")?, WatchOptions::Folder).await?;
+    sandbox.files().rename(&from, &to).await?;
+    let told = renamed(&mut events, &from).await?;
+    ensure_eq!(told, None, "a new name that is not watched");
+    Ok(())
+}
+
+async fn ends_with_the_folder(bed: &Bed<'_>) -> Checked {
+    let (sandbox, folder) = watched(bed).await?;
+    let (gone, moved) = (folder.join("gone")?, folder.join("moved")?);
+    for path in [&gone, &moved] {
+        sandbox.files().make_dir(path).await?;
+    }
+    let ends = [
+        watch(&*sandbox, &gone, WatchOptions::Folder).await?,
+        watch(&*sandbox, &moved, WatchOptions::Recursive).await?,
+    ];
+    sandbox.files().remove(&gone).await?;
+    sandbox.files().rename(&moved, &folder.join("elsewhere")?).await?;
+    for mut events in ends {
+        let read = async {
+            while let Some(change) = events.next().await {
+                change?;
+            }
+            Checked::Ok(())
+        };
+        match tokio::time::timeout(PATIENCE, read).await {
+            Ok(ended) => ended?,
+            Err(_) => return fail("a watch of a folder that is gone goes on"),
+        }
+    }
+    Ok(())
 }
 
 async fn sees_what_commands_do(bed: &Bed<'_>) -> Checked {

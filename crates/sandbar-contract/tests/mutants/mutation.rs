@@ -91,6 +91,14 @@ mutations! {
     PipesForTerminal => "processes.terminal_is_real_or_refused",
     /// A signal to nobody says that it arrived.
     SignalIsAlwaysTrue => "processes.signal_to_none_is_false",
+    /// Only what was started is among all.
+    ListAllIsList => "process_table.all_are_listed_whoever_started_them",
+    /// A signal to one process goes to its tree.
+    SignalsTreesAlways => "process_table.any_can_be_signalled_alone_or_with_its_tree",
+    /// A signal to nobody at all says that it arrived.
+    SignalAnyIsAlwaysTrue => "process_table.signal_any_to_none_is_false",
+    /// A rename does not tell the new name.
+    RenameTellsOneName => "watching.a_rename_within_tells_both_names",
     /// The exit comes before the output.
     ExitComesFirst => "processes.exit_is_the_last_event",
     /// A write whose body fails leaves half a file.

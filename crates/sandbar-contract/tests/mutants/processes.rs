@@ -2,7 +2,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use sandbar_core::{
     Command, Process, ProcessEvent, ProcessId, ProcessInfo, Processes, Result, SandboxExt, Signal,
-    SpawnOptions,
+    SignalReach, SpawnOptions,
 };
 
 use crate::mutation::Mutation;
@@ -41,5 +41,16 @@ impl Processes for MutantSandbox {
     async fn signal(&self, pid: ProcessId, signal: Signal) -> Result<bool> {
         let there = self.inner.require_processes()?.signal(pid, signal).await?;
         Ok(there || self.is(Mutation::SignalIsAlwaysTrue))
+    }
+
+    async fn list_all(&self) -> Result<Vec<ProcessInfo>> {
+        let part = self.inner.require_processes()?;
+        if self.is(Mutation::ListAllIsList) { part.list().await } else { part.list_all().await }
+    }
+
+    async fn signal_any(&self, pid: ProcessId, signal: Signal, reach: SignalReach) -> Result<bool> {
+        let reach = if self.is(Mutation::SignalsTreesAlways) { SignalReach::Tree } else { reach };
+        let there = self.inner.require_processes()?.signal_any(pid, signal, reach).await?;
+        Ok(there || self.is(Mutation::SignalAnyIsAlwaysTrue))
     }
 }

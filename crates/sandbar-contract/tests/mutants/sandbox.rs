@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use sandbar_core::{
-    Commands, Deadline, DeadlineAction, DeadlineMode, Files, Forking, HibernationOutcome, MainProcess,
-    Metrics, Pausing, Processes, ResourceControl, Result, Sandbox, SandboxExt, SandboxId, SandboxRecord,
-    Watching,
+    Commands, Deadline, DeadlineAction, DeadlineMode, FileChange, Files, Forking, GuestPath,
+    HibernationOutcome, MainProcess, Metrics, Pausing, Processes, ResourceControl, Result, Sandbox,
+    SandboxExt, SandboxId, SandboxRecord, WatchEvents, WatchOptions, Watching,
 };
 
 use crate::mutation::Mutation;
@@ -66,7 +67,7 @@ impl Sandbox for MutantSandbox {
     }
 
     fn watching(&self) -> Option<&dyn Watching> {
-        self.inner.watching()
+        Some(self)
     }
 
     fn metrics(&self) -> Option<&dyn Metrics> {
@@ -91,6 +92,18 @@ impl Sandbox for MutantSandbox {
 
     fn missing_reason(&self, part: &str) -> Option<String> {
         self.inner.missing_reason(part)
+    }
+}
+
+#[async_trait]
+impl Watching for MutantSandbox {
+    async fn watch(&self, path: &GuestPath, options: WatchOptions) -> Result<WatchEvents> {
+        let changes = self.inner.require_watching()?.watch(path, options).await?;
+        let tells_one = self.is(Mutation::RenameTellsOneName);
+        let told = move |change: Result<FileChange>| {
+            change.map(|change| if tells_one { FileChange { to: None, ..change } } else { change })
+        };
+        Ok(changes.map(told).boxed())
     }
 }
 

@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::machine::Machine;
-use super::process::{Input, pipe};
+use super::process::{Entry, Input, pipe};
 use super::run::{Feed, Start, not_started, prepare, start_fed};
 use super::sandbox::MemorySandbox;
 use super::world::{BACKEND, World};
 use crate::{
-    Command, Error, ErrorKind, Process, ProcessControl, ProcessId, ProcessInfo, Processes, PtySize, Result,
-    SandboxId, Signal, SpawnOptions, StdinMode,
+    Command, Error, ErrorKind, Process, ProcessControl, ProcessId, ProcessInfo, ProcessInput, ProcessOrigin,
+    Processes, PtySize, Result, SandboxId, Signal, SignalReach, SpawnOptions, StdinMode,
 };
 
 /// Signals that end nothing: the test whether a process is there, and the child's, window's and urgent-data notices.
@@ -49,13 +49,13 @@ impl Processes for MemorySandbox {
         let machine = self.running("list processes")?;
         Ok(machine.processes.collect(|pid, entry| {
             entry.feed.as_ref()?;
-            Some(ProcessInfo {
-                pid,
-                tag: entry.tag.clone(),
-                argv: entry.argv.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
-                cwd: entry.cwd.clone(),
-            })
+            Some(info(pid, entry))
         }))
+    }
+
+    async fn list_all(&self) -> Result<Vec<ProcessInfo>> {
+        let machine = self.running("list processes")?;
+        Ok(machine.processes.collect(|pid, entry| Some(info(pid, entry))))
     }
 
     async fn attach(&self, pid: ProcessId) -> Result<Process> {
@@ -69,7 +69,26 @@ impl Processes for MemorySandbox {
     }
 
     async fn signal(&self, pid: ProcessId, signal: Signal) -> Result<bool> {
-        send(&*self.running("signal")?, pid, signal)
+        send(&*self.running("signal")?, pid, signal, SignalReach::Tree)
+    }
+
+    async fn signal_any(&self, pid: ProcessId, signal: Signal, reach: SignalReach) -> Result<bool> {
+        send(&*self.running("signal")?, pid, signal, reach)
+    }
+}
+
+fn info(pid: ProcessId, entry: &Entry) -> ProcessInfo {
+    let argv = entry.argv.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
+    let input = entry.feed.as_ref().map(|feed| match feed.stdin() {
+        Some(_) => ProcessInput::Open,
+        None => ProcessInput::None,
+    });
+    ProcessInfo {
+        tag: entry.tag.clone(),
+        cwd: entry.cwd.clone(),
+        origin: if entry.feed.is_some() { ProcessOrigin::Contract } else { ProcessOrigin::Inside },
+        input,
+        ..ProcessInfo::new(pid, argv)
     }
 }
 
@@ -79,7 +98,7 @@ impl MemorySandbox {
     }
 }
 
-fn send(machine: &Machine, pid: ProcessId, Signal(signal): Signal) -> Result<bool> {
+fn send(machine: &Machine, pid: ProcessId, Signal(signal): Signal, reach: SignalReach) -> Result<bool> {
     if !(0..=MAX_SIGNAL).contains(&signal) {
         return Err(Error::invalid(
             "signal",
@@ -97,7 +116,10 @@ fn send(machine: &Machine, pid: ProcessId, Signal(signal): Signal) -> Result<boo
     if HARMLESS.contains(&signal) {
         return Ok(machine.processes.is_alive(pid));
     }
-    Ok(machine.processes.kill_tree(pid, signal))
+    Ok(match reach {
+        SignalReach::Tree => machine.processes.kill_tree(pid, signal),
+        SignalReach::Process => machine.processes.kill(pid, signal),
+    })
 }
 
 /// How to talk to an emulated process.
@@ -147,6 +169,6 @@ impl ProcessControl for Control {
     }
 
     async fn signal(&self, signal: Signal) -> Result<bool> {
-        send(&*self.machine("signal")?, self.pid, signal)
+        send(&*self.machine("signal")?, self.pid, signal, SignalReach::Tree)
     }
 }

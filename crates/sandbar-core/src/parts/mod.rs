@@ -30,8 +30,8 @@ pub use observe::{
 };
 pub use ports::Ports;
 pub use processes::{
-    Process, ProcessControl, ProcessEvent, ProcessEvents, ProcessExit, ProcessId, ProcessInfo, Processes,
-    PtySize, Signal, SpawnOptions, StdinMode,
+    Process, ProcessControl, ProcessEvent, ProcessEvents, ProcessExit, ProcessId, ProcessInfo, ProcessInput,
+    ProcessOrigin, ProcessState, Processes, PtySize, Signal, SignalReach, SpawnOptions, StdinMode,
 };
 pub use store::{
     BuildLog, BuildSpec, BuildStep, Builds, CommitOptions, Template, Templates, VolumeInfo, VolumeQuery,

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{Command, EnvVars, Error, ErrorKind, ExitStatus, GuestPath, KillCause, Result, UserName};
@@ -47,6 +48,12 @@ pub trait Processes: Send + Sync {
     /// The processes started through the contract that still run.
     async fn list(&self) -> Result<Vec<ProcessInfo>>;
 
+    /// Every process inside, whoever started it, but for what the backend itself keeps there. `Unsupported` where only the started ones are known.
+    async fn list_all(&self) -> Result<Vec<ProcessInfo>> {
+        let why = "this backend knows only those that it started";
+        Err(Error::unsupported("list processes", "a list of all processes", why))
+    }
+
     /// A handle on a running process, of whatever age. Output from before is not repeated. An unknown one is `NotFound`.
     async fn attach(&self, pid: ProcessId) -> Result<Process>;
 
@@ -68,6 +75,17 @@ pub trait Processes: Send + Sync {
     /// # }
     /// ```
     async fn signal(&self, pid: ProcessId, signal: Signal) -> Result<bool>;
+
+    /// Sends a signal to any process of [`Processes::list_all`], whoever started it; `false` means that there is positively no such process.
+    /// `Unsupported` where only the started ones can be reached.
+    async fn signal_any(&self, _pid: ProcessId, _signal: Signal, _reach: SignalReach) -> Result<bool> {
+        let why = "this backend reaches only those that it started";
+        Err(Error::unsupported(
+            "signal",
+            "a signal to a process that was not started through the contract",
+            why,
+        ))
+    }
 }
 
 /// A started process: what it says, and how to talk to it.
@@ -174,7 +192,17 @@ impl Signal {
     pub const TERM: Self = Self(15);
 }
 
-/// A process that runs.
+/// Who else a signal to a process is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SignalReach {
+    /// All that it started, too.
+    #[default]
+    Tree,
+    /// Nobody.
+    Process,
+}
+
+/// A process that runs. What is not known is absent.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessInfo {
     /// Its number.
@@ -185,6 +213,73 @@ pub struct ProcessInfo {
     pub argv: Vec<String>,
     /// Its working folder as it was asked for.
     pub cwd: Option<String>,
+    /// Who started it.
+    pub origin: ProcessOrigin,
+    /// The process inside that it descends from.
+    pub parent: Option<ProcessId>,
+    /// Who runs it.
+    pub user: Option<String>,
+    /// When it began.
+    pub started_at: Option<Timestamp>,
+    /// What it is doing.
+    pub state: Option<ProcessState>,
+    /// How it is talked to, of a process that was started through the contract.
+    pub input: Option<ProcessInput>,
+}
+
+/// Who started a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessOrigin {
+    /// Somebody, through the contract.
+    Contract,
+    /// A process inside.
+    Inside,
+}
+
+/// What a process is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProcessState {
+    /// It computes, or could.
+    Running,
+    /// It waits for something.
+    Waiting,
+    /// A signal stopped it.
+    Stopped,
+    /// It has ended, and whoever started it has not asked how.
+    Ended,
+}
+
+/// How a process is talked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessInput {
+    /// By its terminal.
+    Terminal,
+    /// By its standard input, which is open.
+    Open,
+    /// Not at all.
+    None,
+}
+
+impl ProcessInfo {
+    /// One that was started through the contract, and of which nothing else is known.
+    pub fn new(pid: ProcessId, argv: Vec<String>) -> Self {
+        Self {
+            pid,
+            tag: None,
+            argv,
+            cwd: None,
+            origin: ProcessOrigin::Contract,
+            parent: None,
+            user: None,
+            started_at: None,
+            state: None,
+            input: None,
+        }
+    }
 }
 
 impl Process {

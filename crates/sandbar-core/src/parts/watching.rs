@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use crate::{GuestPath, Result};
 
-/// Changes as they happen. Ends with an error if any was lost: [`ErrorKind::LimitExceeded`](crate::ErrorKind::LimitExceeded) on overflow.
+/// Changes as they happen. Ends with an error if any was lost: [`ErrorKind::LimitExceeded`](crate::ErrorKind::LimitExceeded) on overflow. Ends without one
+/// once the watched folder itself is removed or renamed.
 pub type WatchEvents = BoxStream<'static, Result<FileChange>>;
 
 /// Changes of files as they happen.
@@ -48,6 +49,8 @@ pub struct FileChange {
     pub kind: FileChangeKind,
     /// To what.
     pub path: GuestPath,
+    /// Its new name, of a [`FileChangeKind::Rename`] within what is watched. Absent where it went elsewhere.
+    pub to: Option<GuestPath>,
 }
 
 /// What happened.

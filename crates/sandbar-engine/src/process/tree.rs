@@ -101,6 +101,22 @@ pub fn signal_all(number: i32, spare: &[i32]) -> io::Result<usize> {
     })
 }
 
+/// Sends a signal to a process and all below it. Nobody in `spare` and not this process gets one; 0 means that there is no such process. For
+/// PID 1 of a sandbox, and processes that no [`Tree`] begins with.
+pub fn signal_below(root: i32, number: i32, spare: &[i32]) -> io::Result<usize> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    deliver(number, |table| {
+        if table.processes.get(&root).is_none_or(|entry| entry.ended) {
+            // Once it is dead, what it started has another parent: its children stand still by then.
+            return Vec::new();
+        }
+        let mut found = table.below(root);
+        found.insert(0, root);
+        found.retain(|pid| *pid != own && *pid != 1 && !spare.contains(pid));
+        found
+    })
+}
+
 /// Kills what is below this process but below none of these stubs: processes whose own stub was killed by something
 /// inside, so that no tree has them any more. For PID 1 of a sandbox.
 pub fn kill_orphans(stubs: &[i32]) -> io::Result<usize> {

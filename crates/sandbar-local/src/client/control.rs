@@ -6,10 +6,11 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::Method;
 use http::header::CONTENT_TYPE;
-use sandbar_core::{Error, ErrorKind, ProcessControl, PtySize, Result, Signal, State};
+use sandbar_core::{Error, ErrorKind, ProcessControl, PtySize, Result, Signal, SignalReach, State};
 use sandbar_wire::envd::{
     Channel, Code, Empty, ProcessInput, ProcessSelector, Pty, RpcError, SelectRequest, SendInputRequest,
-    SendSignalRequest, StreamInput, UNARY_CONTENT_TYPE, UpdateRequest, input_frame, message_frame,
+    SendSignalRequest, SignalAnyRequest, StreamInput, UNARY_CONTENT_TYPE, UpdateRequest, input_frame,
+    message_frame,
 };
 
 use super::body::{streamed, whole};
@@ -20,6 +21,7 @@ use super::start::wire_size;
 use crate::error::fail;
 
 const WRITE: &str = "write";
+const SIGNAL: &str = "signal";
 /// Most bytes of input that go in a call of their own, on a connection that is there; more are streamed.
 const SMALL: usize = 64 << 10;
 /// Bytes of streamed input in one message: about what a pipe holds, what encodes without a remainder, and little enough for memory that is used
@@ -128,7 +130,6 @@ impl<'a> Control<'a> {
 
     /// Signals the process and its tree; `false` means that there is none.
     pub(super) async fn signal_process(&self, signal: Signal) -> Result<bool> {
-        const SIGNAL: &str = "signal";
         let message = SendSignalRequest {
             process: ProcessSelector::pid(self.pid),
             signal: sandbar_wire::envd::Signal::new(signal.0),
@@ -136,14 +137,30 @@ impl<'a> Control<'a> {
         match self.link.call::<Empty>("/process.Process/SendSignal", &message, None, SIGNAL).await? {
             Ok(Empty {}) => Ok(true),
             Err(error) if error.code == Code::NotFound => Ok(false),
-            Err(error) if error.code == Code::Unimplemented => Err(fail(
-                ErrorKind::InvalidInput,
-                SIGNAL,
-                format!("{} is not a signal that can be sent", signal.0),
-            )),
+            Err(error) if error.code == Code::Unimplemented => Err(no_such_signal(signal)),
             Err(error) => Err(fault::rpc(SIGNAL, &error)),
         }
     }
+
+    /// Signals a process that anybody started. `None` means that this agent can't.
+    pub(super) async fn signal_whoever(&self, signal: Signal, reach: SignalReach) -> Result<Option<bool>> {
+        let wire = sandbar_wire::envd::Signal::new(signal.0);
+        // The agent has one word for a signal and a call that it does not know.
+        if !wire.is_standard() {
+            return Err(no_such_signal(signal));
+        }
+        let message = SignalAnyRequest { pid: self.pid, signal: wire, tree: reach == SignalReach::Tree };
+        match self.link.call::<Empty>("/process.Process/SignalAny", &message, None, SIGNAL).await? {
+            Ok(Empty {}) => Ok(Some(true)),
+            Err(error) if error.code == Code::NotFound => Ok(Some(false)),
+            Err(error) if error.code == Code::Unimplemented => Ok(None),
+            Err(error) => Err(fault::rpc(SIGNAL, &error)),
+        }
+    }
+}
+
+fn no_such_signal(signal: Signal) -> Error {
+    fail(ErrorKind::InvalidInput, SIGNAL, format!("{} is not a signal that can be sent", signal.0))
 }
 
 /// The agent's refusals of input and size: what is not open, or no terminal, is a matter of the process' state.

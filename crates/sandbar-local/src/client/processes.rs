@@ -3,11 +3,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream;
+use jiff::Timestamp;
 use sandbar_core::{
-    Command, PartialOutput, Process, ProcessEvent, ProcessEvents, ProcessId, ProcessInfo, Processes, Result,
-    Signal, SpawnOptions, StdinMode,
+    Command, Error, PartialOutput, Process, ProcessEvent, ProcessEvents, ProcessId, ProcessInfo,
+    ProcessInput, ProcessOrigin, ProcessState, Processes, Result, Signal, SignalReach, SpawnOptions,
+    StdinMode,
 };
-use sandbar_wire::envd::{Channel, Code, Empty, ListResponse};
+use sandbar_wire::envd::{
+    Channel, Code, Empty, ListResponse, ProcessRow, ProcessTable, RowInput, StartedRow,
+};
 
 use super::control::{Control, Handle};
 use super::fault;
@@ -17,6 +21,7 @@ use super::start::{Followed, Said, Stopped, Wish, timed_out};
 const SPAWN: &str = "spawn";
 const ATTACH: &str = "attach";
 const LIST: &str = "list processes";
+const SIGNAL: &str = "signal";
 
 /// The processes of a sandbox: handles outlive the call, so they share the link.
 #[derive(Debug)]
@@ -46,12 +51,23 @@ impl Processes for Shared {
         let answer = self.0.call::<ListResponse>("/process.Process/List", &Empty {}, None, LIST).await?;
         let list = answer.map_err(|error| fault::rpc(LIST, &error))?;
         let info = |process: sandbar_wire::envd::ProcessInfo| ProcessInfo {
-            pid: process.pid,
             tag: process.tag,
-            argv: std::iter::once(process.config.cmd).chain(process.config.args).collect(),
             cwd: process.config.cwd,
+            ..ProcessInfo::new(
+                process.pid,
+                std::iter::once(process.config.cmd).chain(process.config.args).collect(),
+            )
         };
         Ok(list.processes.into_iter().map(info).collect())
+    }
+
+    async fn list_all(&self) -> Result<Vec<ProcessInfo>> {
+        let answer = self.0.call::<ProcessTable>("/process.Process/ListAll", &Empty {}, None, LIST).await?;
+        match answer {
+            Ok(table) => Ok(table.processes.into_iter().map(row).collect()),
+            Err(error) if error.code == Code::Unimplemented => Err(too_old(LIST, "a list of all processes")),
+            Err(error) => Err(fault::rpc(LIST, &error)),
+        }
     }
 
     async fn attach(&self, pid: ProcessId) -> Result<Process> {
@@ -71,6 +87,53 @@ impl Processes for Shared {
 
     async fn signal(&self, pid: ProcessId, signal: Signal) -> Result<bool> {
         Control::pipes(&self.0, pid).signal_process(signal).await
+    }
+
+    async fn signal_any(&self, pid: ProcessId, signal: Signal, reach: SignalReach) -> Result<bool> {
+        match Control::pipes(&self.0, pid).signal_whoever(signal, reach).await? {
+            Some(there) => Ok(there),
+            None => Err(too_old(SIGNAL, "a signal to a process that was not started through the contract")),
+        }
+    }
+}
+
+/// The sandbox was made by a version that can't do that.
+fn too_old(operation: &'static str, feature: &str) -> Error {
+    Error::unsupported(operation, feature, "the sandbox was made by an older version")
+        .with_backend(crate::config::BACKEND)
+        .with_hint("make a new sandbox")
+}
+
+fn row(row: ProcessRow) -> ProcessInfo {
+    let ProcessRow { pid, parent, user, state, started_unix_ms, argv, started } = row;
+    let origin = if started.is_some() { ProcessOrigin::Contract } else { ProcessOrigin::Inside };
+    let input = started.as_ref().map(|started| match started.input {
+        RowInput::Terminal => ProcessInput::Terminal,
+        RowInput::Open => ProcessInput::Open,
+        RowInput::None => ProcessInput::None,
+    });
+    let StartedRow { tag, cwd, .. } = started.unwrap_or_default();
+    ProcessInfo {
+        tag,
+        cwd,
+        origin,
+        parent,
+        user,
+        started_at: started_unix_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()),
+        state: state.and_then(state_of),
+        input,
+        ..ProcessInfo::new(pid, argv)
+    }
+}
+
+/// The kernel's letters (proc(5)).
+fn state_of(letter: char) -> Option<ProcessState> {
+    match letter {
+        'R' => Some(ProcessState::Running),
+        'S' | 'D' | 'I' => Some(ProcessState::Waiting),
+        'T' | 't' => Some(ProcessState::Stopped),
+        'Z' | 'X' => Some(ProcessState::Ended),
+        _ => None,
     }
 }
 

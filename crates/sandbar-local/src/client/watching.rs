@@ -83,5 +83,11 @@ fn change(folder: &GuestPath, event: &FilesystemEvent) -> Result<Option<FileChan
         Some(name) => folder.join(name),
         None => folder.join(&event.name),
     };
-    Ok(Some(FileChange { kind, path: path.map_err(|cause| fault::nonsense(WATCH, &cause))? }))
+    let to = match (&event.new_name_b64, &event.new_name) {
+        (Some(name), _) => Some(folder.join(name)),
+        (None, Some(name)) => Some(folder.join(name)),
+        (None, None) => None,
+    };
+    let nonsense = |cause: sandbar_core::Error| fault::nonsense(WATCH, &cause);
+    Ok(Some(FileChange { kind, path: path.map_err(nonsense)?, to: to.transpose().map_err(nonsense)? }))
 }

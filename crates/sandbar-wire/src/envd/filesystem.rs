@@ -230,6 +230,12 @@ pub struct FilesystemEvent {
     /// Sandbar's extension: the exact name, where it is not UTF-8.
     #[serde(with = "base64_bytes", skip_serializing_if = "Option::is_none")]
     pub name_b64: Option<Bytes>,
+    /// Sandbar's extension: of a rename within what is watched, the new path relative to the watched folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_name: Option<String>,
+    /// Sandbar's extension: the exact new name, where it is not UTF-8.
+    #[serde(with = "base64_bytes", skip_serializing_if = "Option::is_none")]
+    pub new_name_b64: Option<Bytes>,
 }
 
 /// A message of `WatchDir`.

@@ -14,6 +14,7 @@ mod frame;
 mod host;
 mod json;
 mod process;
+mod process_table;
 mod signal;
 mod timestamp;
 
@@ -37,6 +38,7 @@ pub use process::{
     ProcessSelector, Pty, PtySize, SelectRequest, SendInputRequest, SendSignalRequest, StartRequest,
     StreamInput, UpdateRequest, causes,
 };
+pub use process_table::{ProcessRow, ProcessTable, RowInput, SignalAnyRequest, StartedRow};
 pub use signal::Signal;
 pub use timestamp::Timestamp;
 

@@ -35,10 +35,22 @@ pub(in crate::memory) fn watch(
 impl Disk {
     /// Tells the watchers that `kind` happened to `name` in `folder`.
     pub(super) fn changed(&mut self, folder: NodeId, name: &[u8], kind: FileChangeKind) {
+        self.tell((folder, name), kind, None);
+    }
+
+    /// Tells the watchers that `node`, which was `from`, is now `to`. For those who watch it that is the end: its name is another.
+    pub(super) fn renamed(&mut self, node: NodeId, from: (NodeId, &[u8]), to: (NodeId, &[u8])) {
+        self.watchers.retain(|watcher| watcher.folder != node);
+        self.tell(from, FileChangeKind::Rename, Some(to));
+        self.tell(to, FileChangeKind::Create, None);
+    }
+
+    fn tell(&mut self, at: (NodeId, &[u8]), kind: FileChangeKind, to: Option<(NodeId, &[u8])>) {
         let mut watchers = std::mem::take(&mut self.watchers);
         watchers.retain(|watcher| {
-            let Some(path) = self.seen_from(watcher, folder, name) else { return !watcher.queue.is_closed() };
-            watcher.queue.try_put(FileChange { kind, path })
+            let seen = |(folder, name)| self.seen_from(watcher, folder, name);
+            let Some(path) = seen(at) else { return !watcher.queue.is_closed() };
+            watcher.queue.try_put(FileChange { kind, path, to: to.and_then(seen) })
         });
         self.watchers = watchers;
     }

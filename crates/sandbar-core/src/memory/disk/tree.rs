@@ -223,8 +223,7 @@ impl Disk {
             entries.remove(&source.name);
         }
         self.link_in(target.parent, &target.name, id);
-        self.changed(source.parent, &source.name, FileChangeKind::Rename);
-        self.changed(target.parent, &target.name, FileChangeKind::Create);
+        self.renamed(id, (source.parent, &source.name), (target.parent, &target.name));
         Ok(())
     }
 

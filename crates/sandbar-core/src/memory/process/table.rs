@@ -104,14 +104,18 @@ impl ProcessTable {
         true
     }
 
-    /// Ends a process and all that descend from it.
+    /// Ends a process and, of one that the contract's caller started, all that descend from it.
     pub(in crate::memory) fn kill_tree(&self, tree: Pid, signal: i32) -> bool {
         let mut table = self.lock();
         if !table.live.contains_key(&tree) {
             return false;
         }
-        let doomed: Vec<Pid> =
-            table.live.iter().filter(|(_, entry)| entry.tree == tree).map(|(pid, _)| *pid).collect();
+        let doomed: Vec<Pid> = table
+            .live
+            .iter()
+            .filter(|(pid, entry)| entry.tree == tree || **pid == tree)
+            .map(|(pid, _)| *pid)
+            .collect();
         for pid in doomed {
             if let Some(entry) = table.live.remove(&pid) {
                 end_by(entry, signal);
