@@ -16,6 +16,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandbar-engine", &[]),
     ("sandbar-agent", &["sandbar-wire", "sandbar-engine"]),
     ("sandbar-local", &["sandbar-core", "sandbar-wire", "sandbar-engine"]),
+    ("sandbar-replay", &[]),
     ("sandbar", &["sandbar-core", "sandbar-local"]),
     ("sandbar-cli", &["sandbar", "sandbar-agent", "sandbar-local"]),
     ("sandbar-bench", &["sandbar"]),
@@ -38,6 +39,7 @@ fn house_rules() -> Result<(), String> {
     let mut complaints = dependency_directions(&metadata);
     complaints.extend(licenses(&metadata)?);
     complaints.extend(sources()?);
+    complaints.extend(crate::fuzz::targets().err());
     if complaints.is_empty() {
         eprintln!("xtask: rules of the house: kept");
         return Ok(());
@@ -48,6 +50,7 @@ fn house_rules() -> Result<(), String> {
 pub(crate) fn run() -> Result<(), String> {
     house_rules()?;
     crate::run::run(&mut cargo(&["fmt", "--all", "--check"]))?;
+    crate::run::run(&mut cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
     crate::run::run(&mut cargo(&[
         "clippy",
         "--workspace",

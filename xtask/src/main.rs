@@ -2,6 +2,7 @@
 
 mod bench;
 mod checks;
+mod fuzz;
 mod generate;
 mod host;
 mod modes;
@@ -19,6 +20,7 @@ cargo xtask TASK
   check     only format, lints and rules of the house
   bench     release builds measured beside their peers [NAME...] [--quick] [--write: docs/benchmarks.md]
   gen       writes the documents that are made from code
+  fuzz      the fuzz targets [--seconds N] [TARGET...], 60 s each; needs a C++ compiler, and no nightly toolchain
   soak      the long sizes of the long checks [NAME...]; prints what it measured
   help      this
 ";
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         Some("check") => checks::run(),
         Some("bench") => bench::run(&arguments[1..]),
         Some("gen") => generate::run(),
+        Some("fuzz") => fuzz::run(&arguments[1..]),
         Some("soak") => soak::run(&arguments[1..]),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

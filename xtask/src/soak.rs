@@ -58,8 +58,13 @@ const CHECKS: &[Check] = &[
     },
 ];
 
+/// The fuzz targets, which are programs of their own.
+const FUZZ: &str = "fuzz";
+/// How long each of them runs.
+const FUZZ_SECONDS: u32 = 60;
+
 pub(crate) fn run(names: &[String]) -> Result<(), String> {
-    let known: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
+    let known: Vec<_> = CHECKS.iter().map(|check| check.name).chain([FUZZ]).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("no long check `{unknown}`; there are: {}", known.join(", ")));
     }
@@ -84,6 +89,9 @@ pub(crate) fn run(names: &[String]) -> Result<(), String> {
         if let Err(why) = crate::run::run(&mut command) {
             failed.push(format!("{}: {why}", check.name));
         }
+    }
+    if names.is_empty() || names.iter().any(|name| name == FUZZ) {
+        failed.extend(crate::fuzz::run_all(FUZZ_SECONDS).err());
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }

@@ -50,6 +50,20 @@ enum Op {
     Shutdown,
 }
 
+/// Says what is wrong with a request.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn understands(packet: &[u8]) -> Result<(), String> {
+    request(packet).map(drop)
+}
+
+fn request(packet: &[u8]) -> Result<Op, String> {
+    match serde_json::from_slice::<Request>(packet) {
+        Err(error) => Err(format!("malformed request: {error}")),
+        Ok(Request { v, .. }) if v != VERSION => Err(format!("version {v} is not spoken; {VERSION} is")),
+        Ok(Request { op, .. }) => Ok(op),
+    }
+}
+
 /// A socket of sequenced packets.
 pub(crate) struct Socket(AsyncFd<OwnedFd>);
 
@@ -168,13 +182,9 @@ pub(crate) async fn serve(state: Rc<State>, agent: Rc<UnixListener>, socket: Soc
 /// Answers requests in turn. A packet that is too large ends the conversation.
 async fn converse(state: Rc<State>, agent: Rc<UnixListener>, control: Rc<Socket>, connection: Socket) {
     while let Ok(Some((packet, _))) = connection.receive(MAX_PACKET, 0).await {
-        let sent = match serde_json::from_slice::<Request>(&packet) {
-            Err(error) => send(&connection, &refusal(&format!("malformed request: {error}")), &[]).await,
-            Ok(request) if request.v != VERSION => {
-                let text = format!("version {} is not spoken; {VERSION} is", request.v);
-                send(&connection, &refusal(&text), &[]).await
-            }
-            Ok(Request { op, .. }) => match op {
+        let sent = match request(&packet) {
+            Err(why) => send(&connection, &refusal(&why), &[]).await,
+            Ok(op) => match op {
                 Op::Ping => send(&connection, &ping(&state), &[]).await,
                 Op::Deadline { unix_ms } => {
                     state.deadline.set(unix_ms);

@@ -10,6 +10,9 @@ mod control;
 mod descriptor;
 mod files;
 mod filesystem;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod http;
 mod log;

@@ -100,7 +100,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn parse_user(line: &str) -> Option<User> {
+pub(crate) fn parse_user(line: &str) -> Option<User> {
     let mut fields = line.split(':');
     let name = fields.next().filter(|name| !name.is_empty() && !name.starts_with('#'))?.to_owned();
     let uid = fields.nth(1)?.parse().ok()?;
@@ -111,7 +111,7 @@ fn parse_user(line: &str) -> Option<User> {
     Some(User { name, uid, gid, home, shell, groups: Vec::new() })
 }
 
-fn parse_group(line: &str) -> Option<(&str, u32, &str)> {
+pub(crate) fn parse_group(line: &str) -> Option<(&str, u32, &str)> {
     let mut fields = line.split(':');
     let name = fields.next().filter(|name| !name.is_empty())?;
     let gid = fields.nth(1)?.parse().ok()?;

@@ -7,6 +7,9 @@ mod commands;
 mod env;
 mod exit;
 mod failure;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod host_limits;
 mod output;
 mod relay;

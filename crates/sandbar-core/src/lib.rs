@@ -12,6 +12,9 @@ mod command;
 mod env;
 mod error;
 mod ext;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod id;
 mod memory;
 mod options;

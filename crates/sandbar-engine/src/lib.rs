@@ -6,6 +6,9 @@
 mod capabilities;
 pub mod cgroup;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod handover;
 pub mod host;
 mod ids;

@@ -45,6 +45,14 @@ fn parse(text: &[u8]) -> Option<Stat> {
     Some(Stat { state, start_time })
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    /// State and start of a process.
+    pub(crate) fn parsed(text: &[u8]) -> Option<(u8, u64)> {
+        super::parse(text).map(|stat| (stat.state, stat.start_time))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

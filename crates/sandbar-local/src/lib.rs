@@ -13,6 +13,9 @@ mod destroy;
 mod doctor;
 mod env;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod helper;
 mod home;
 mod id;

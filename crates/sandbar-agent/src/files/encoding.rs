@@ -65,7 +65,7 @@ impl Gzip {
 pub(super) struct Gunzip(GzDecoder<Vec<u8>>);
 
 /// Largest piece that is decompressed at once. A small piece can grow a thousandfold, so input is cut.
-const GUNZIP_STEP: usize = 16 << 10;
+pub(super) const GUNZIP_STEP: usize = 16 << 10;
 
 impl Gunzip {
     pub(super) fn new() -> Self {

@@ -4,6 +4,8 @@ mod access;
 mod compose;
 mod download;
 mod encoding;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod multipart;
 mod range;
 mod upload;

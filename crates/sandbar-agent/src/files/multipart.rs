@@ -3,7 +3,9 @@ use memchr::memmem;
 use sandbar_wire::envd::HttpError;
 
 /// Most bytes of a part's headers.
-const MAX_HEADER_BYTES: usize = 16 << 10;
+pub(super) const MAX_HEADER_BYTES: usize = 16 << 10;
+/// What ends them.
+const BLANK_LINE: &[u8] = b"\r\n\r\n";
 /// Longest boundary (RFC 2046, 5.1.1, allows 70).
 const MAX_BOUNDARY: usize = 200;
 
@@ -79,13 +81,15 @@ impl Multipart {
                     Some(_) => return Err(HttpError::new(400, "multipart boundary is followed by garbage")),
                 },
                 State::Headers => {
-                    let Some(end) = memmem::find(&self.buffer, b"\r\n\r\n") else {
-                        if self.buffer.len() > MAX_HEADER_BYTES {
-                            return Err(HttpError::new(400, "headers of a part are too long"));
+                    // No further, so that it does not matter in what pieces they came.
+                    let most = self.buffer.len().min(MAX_HEADER_BYTES + BLANK_LINE.len());
+                    let Some(end) = memmem::find(&self.buffer[..most], BLANK_LINE) else {
+                        if most < MAX_HEADER_BYTES + BLANK_LINE.len() {
+                            return Ok(None);
                         }
-                        return Ok(None);
+                        return Err(HttpError::new(400, "headers of a part are too long"));
                     };
-                    let headers = self.buffer.split_to(end + 4);
+                    let headers = self.buffer.split_to(end + BLANK_LINE.len());
                     self.state = State::Content;
                     // The break before a delimiter that follows at once was taken for the end of the headers.
                     return part(&headers[..end]).map(Some);
@@ -94,6 +98,12 @@ impl Multipart {
                 State::Done => return Ok(None),
             }
         }
+    }
+
+    /// How many bytes are held back.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn kept(&self) -> usize {
+        self.buffer.len()
     }
 
     /// Whether the body may end here.
@@ -202,7 +212,12 @@ fn extended(disposition: &str) -> Option<String> {
         rest = tail;
         if *first == b'%' {
             let (digits, tail) = tail.split_at_checked(2)?;
-            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            let digits = std::str::from_utf8(digits).ok()?;
+            // `from_str_radix` takes a leading `+`.
+            if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+                return None;
+            }
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
             rest = tail;
         } else {
             bytes.push(*first);
@@ -256,6 +271,7 @@ mod tests {
         }
         assert_eq!(parameter(r#"form-data; filename="C:\dir\f""#, "filename").as_deref(), Some(r"C:\dir\f"));
         assert_eq!(extended("f; filename*=UTF-8''%e2%82%ac").as_deref(), Some("€"));
+        assert_eq!(extended("f; filename*=UTF-8''a%+1"), None);
         assert_eq!(read(b"--XX--", 1).unwrap().len(), 0);
     }
 
@@ -268,6 +284,17 @@ mod tests {
         }
         assert!(Multipart::new("multipart/form-data").is_err());
         assert!(read(&[b"--XX\r\n".as_slice(), &vec![b'a'; MAX_HEADER_BYTES * 2]].concat(), 100).is_err());
+    }
+
+    #[test]
+    fn headers_are_too_long_in_whatever_pieces_they_come() {
+        for (padding, good) in [(MAX_HEADER_BYTES - 100, true), (MAX_HEADER_BYTES, false)] {
+            let head = format!("--XX\r\nx-padding: {}\r\n\r\n", "a".repeat(padding));
+            let body = [head.as_bytes(), b"content\r\n--XX--"].concat();
+            for step in [1, 1000, body.len()] {
+                assert_eq!(read(&body, step).is_ok(), good, "{padding} in pieces of {step}");
+            }
+        }
     }
 
     proptest! {

@@ -2,6 +2,8 @@
 //! the sandbox, with the program's own standard descriptors.
 
 pub mod client;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod message;
 mod parse;
 mod server;

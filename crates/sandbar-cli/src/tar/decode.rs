@@ -229,5 +229,7 @@ fn number(block: &[u8; BLOCK], (offset, length): (usize, usize)) -> Result<u64, 
     if digits.is_empty() { Ok(0) } else { u64::from_str_radix(digits, 8).map_err(|_| malformed) }
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;

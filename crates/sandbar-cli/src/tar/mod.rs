@@ -7,6 +7,8 @@ mod decode;
 mod encode;
 mod header;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use decode::fuzzing;
 pub(crate) use decode::{Decoder, Item};
 pub(crate) use encode::{END, encode, padding};
 pub(crate) use header::{Kind, Member, TarError};

@@ -4,6 +4,7 @@
 //! descriptors and follows no link below the path that was typed. A copy is made under a temporary name beside its destination and renamed
 //! when it is whole.
 
+mod discard;
 mod empties;
 mod guest_program;
 mod host_tree;
@@ -18,6 +19,8 @@ use sandbar::{Error, ErrorKind};
 
 pub(crate) use inward::copy_in;
 pub(crate) use outward::copy_out;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use unpack::fuzzing;
 
 /// How long the other side may take to accept or send anything, before a copy is given up.
 const STALL: Duration = Duration::from_secs(120);

@@ -50,7 +50,7 @@ impl CopyIn {
         OsStringValueParser::new().try_map(Self::parse)
     }
 
-    fn parse(text: OsString) -> Result<Self, ValueError> {
+    pub(super) fn parse(text: OsString) -> Result<Self, ValueError> {
         let mut parts = split_colons(text);
         let target = parts.pop().filter(|_| !parts.is_empty()).ok_or_else(|| ValueError::new(EXPECTED))?;
         let source = join_colons(&parts);
@@ -68,7 +68,7 @@ impl CopyOut {
         OsStringValueParser::new().try_map(Self::parse)
     }
 
-    fn parse(text: OsString) -> Result<Self, ValueError> {
+    pub(super) fn parse(text: OsString) -> Result<Self, ValueError> {
         let parts = split_colons(text);
         let Some((source, rest)) = parts.split_first().filter(|(_, rest)| !rest.is_empty()) else {
             return Err(ValueError::new(EXPECTED));

@@ -5,6 +5,8 @@ mod cpus;
 mod duration;
 mod env;
 mod escape_char;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod mount;
 mod name;
 mod pair;

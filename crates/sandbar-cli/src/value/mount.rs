@@ -23,7 +23,7 @@ impl Mount {
         OsStringValueParser::new().try_map(Self::parse)
     }
 
-    fn parse(text: OsString) -> Result<Self, ValueError> {
+    pub(super) fn parse(text: OsString) -> Result<Self, ValueError> {
         let mut parts = split_colons(text);
         let access = match parts.last().map(Vec::as_slice) {
             Some(b"rw") => Some(MountAccess::ReadWrite),

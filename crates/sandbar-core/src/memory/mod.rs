@@ -26,3 +26,5 @@ mod world;
 pub use fault::Fault;
 pub use program::{Program, ProgramContext};
 pub use provider::{MemoryBuilder, MemoryProvider};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use shell::parse_script;

@@ -1,4 +1,6 @@
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
 
 /// What a hierarchy can do for a sandbox. Others exist; these are the ones in use here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +116,12 @@ impl Layout {
             || self.v1.iter().any(|v1| v1.controllers.contains(&controller))
     }
 
+    #[cfg(any(test, feature = "fuzzing"))]
+    /// Where groups may be made.
+    pub(crate) fn parents(&self) -> impl Iterator<Item = &PathBuf> {
+        self.v2.iter().map(|v2| &v2.parent).chain(self.v1.iter().map(|v1| &v1.parent))
+    }
+
     /// `v1`, `v2`, `hybrid` or `none`.
     pub fn name(&self) -> &'static str {
         match (&self.v2, self.v1.is_empty()) {
@@ -150,9 +158,31 @@ impl Mount {
         let options = tail.nth(1).unwrap_or_default().to_owned();
         let mut head = head.split(' ').skip(3);
         let root = head.next()?.to_owned();
-        let point = PathBuf::from(head.next()?);
-        Some(Self { kind, point, root, options })
+        let point = unescape(head.next()?);
+        (point.is_absolute() && !climbs(&point)).then_some(Self { kind, point, root, options })
     }
+}
+
+/// Blanks and backslashes in a path of `mountinfo` are written as three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        let code = tail.first_chunk::<3>().filter(|digits| digits.iter().all(|b| (b'0'..=b'7').contains(b)));
+        match code.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()) {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => bytes.push(*first),
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+fn climbs(path: &Path) -> bool {
+    path.components().any(|part| part == Component::ParentDir)
 }
 
 fn find_v2(mount: &Mount, own: &str, is_root: bool, writable: &dyn Fn(&Path) -> bool) -> Option<V2> {
@@ -171,6 +201,10 @@ fn find_v2(mount: &Mount, own: &str, is_root: bool, writable: &dyn Fn(&Path) -> 
     // ancestor it may write to. The group itself is no use, since it has processes and so can't hand controllers down.
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let inside = Path::new(path).strip_prefix(&mount.root).ok()?;
+    // A group outside of the cgroup namespace shows as one above its root: none that could be reached here.
+    if climbs(inside) {
+        return None;
+    }
     let own = mount.point.join(inside);
     own.ancestors()
         .skip(1)
@@ -215,6 +249,21 @@ mod tests {
         assert_eq!(lack(HYBRID, true), Some(Lack::ReadOnly));
         assert_eq!(lack("22 27 0:21 / /proc rw - proc proc rw\n", true), Some(Lack::NotMounted));
         assert_eq!(lack("", true), Some(Lack::Unknown));
+    }
+
+    #[test]
+    fn a_group_outside_of_the_namespace_leads_nowhere() {
+        let pure = "34 30 0:30 / /none/cg rw - cgroup2 cgroup2 rw\n";
+        for own in ["0::/../../other/x.scope\n", "0::/a/../../x\n", "0::relative\n"] {
+            assert_eq!(Layout::from_tables(pure, own, false, &|_| true).name(), "none", "{own}");
+        }
+    }
+
+    #[test]
+    fn blanks_in_a_mount_point_are_read() {
+        let odd = "34 30 0:30 / /none/a\\040b\\134c\\9 rw - cgroup2 cgroup2 rw\n";
+        let layout = Layout::from_tables(odd, "0::/\n", true, &|_| true);
+        assert_eq!(layout.v2.unwrap().parent, Path::new("/none/a b\\c\\9"));
     }
 
     #[test]

@@ -5,6 +5,11 @@ mod observe;
 mod probe;
 mod subids;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::subids::parse as subordinate;
+}
+
 pub use kvm::{Kvm, probe_kvm};
 pub use observe::{Host, Inotify, UserCounts, UserNamespaces};
 pub use probe::{

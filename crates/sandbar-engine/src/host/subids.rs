@@ -11,7 +11,7 @@ pub(super) fn of(uid: u32) -> Option<SubIds> {
     parse(&uids, &gids, &passwd, uid)
 }
 
-fn parse(uids: &str, gids: &str, passwd: &str, uid: u32) -> Option<SubIds> {
+pub(crate) fn parse(uids: &str, gids: &str, passwd: &str, uid: u32) -> Option<SubIds> {
     let number = uid.to_string();
     let name = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -25,7 +25,9 @@ fn parse(uids: &str, gids: &str, passwd: &str, uid: u32) -> Option<SubIds> {
             let base: u32 = fields.next()?.parse().ok()?;
             let count: u32 = fields.next()?.trim().parse().ok()?;
             let own = Some(owner) == name || owner == number;
-            (own && count >= MIN_COUNT && base.checked_add(count).is_some()).then_some((base, count))
+            // The host's root in a range is a mistake, and would be root over the host's files.
+            (own && base > 0 && count >= MIN_COUNT && base.checked_add(count).is_some())
+                .then_some((base, count))
         })
     };
     let ((uid_base, uid_count), (gid_base, gid_count)) = (range(uids)?, range(gids)?);
@@ -48,6 +50,7 @@ mod tests {
     fn a_range_without_room_for_the_user_is_none() {
         assert_eq!(parse("ann:100000:10\n", "ann:100000:65536\n", PASSWD, 1001), None);
         assert_eq!(parse("", "", PASSWD, 1001), None);
+        assert_eq!(parse("ann:0:65536\n", "ann:1:65536\n", PASSWD, 1001), None);
         assert_eq!(parse("ann:4294967295:65536\n", "ann:1:65536\n", PASSWD, 1001), None);
     }
 }

@@ -14,6 +14,11 @@ mod spawn;
 mod stub;
 mod tree;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::tree::parsed;
+}
+
 pub use child::{Child, Event, Failure, Stage, read_event};
 pub use identity::{Capabilities, Identity};
 pub use inherited::take_descriptor;

@@ -225,6 +225,12 @@ fn parse_stat(text: &[u8]) -> Option<Entry> {
     Some(Entry { parent, session, ended })
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+/// Parent, session, and whether it ended.
+pub(crate) fn parsed(text: &[u8]) -> Option<(i32, i32, bool)> {
+    parse_stat(text).map(|entry| (entry.parent, entry.session, entry.ended))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

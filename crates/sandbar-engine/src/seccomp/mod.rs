@@ -2,6 +2,10 @@
 
 mod assemble;
 mod calls;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+#[cfg(any(test, feature = "fuzzing"))]
+mod interpret;
 mod policy;
 #[cfg(test)]
 mod tests;

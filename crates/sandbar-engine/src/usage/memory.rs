@@ -83,6 +83,14 @@ impl Lines {
     }
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+/// What a table of segments adds up to.
+pub(crate) fn segments(table: &[u8]) -> u64 {
+    let mut lines = Lines::default();
+    table.iter().for_each(|byte| lines.take(*byte));
+    lines.total
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

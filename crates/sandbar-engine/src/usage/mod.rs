@@ -20,4 +20,10 @@ mod seen;
 mod text;
 mod tree;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::memory::segments;
+    pub(crate) use super::text::number;
+}
+
 pub use measure::{Request, Usage, measure};

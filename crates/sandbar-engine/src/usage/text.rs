@@ -53,8 +53,11 @@ impl Path {
 }
 
 /// The number that a name is, if it is one.
-pub(super) fn number(name: &CStr) -> Option<i32> {
-    std::str::from_utf8(name.to_bytes()).ok()?.parse().ok()
+pub(crate) fn number(name: &CStr) -> Option<i32> {
+    let digits = name.to_bytes();
+    // `i32::from_str` takes a sign, and zeros before the number: the kernel writes neither.
+    let plain = digits.iter().all(u8::is_ascii_digit) && (digits.len() == 1 || digits.first() != Some(&b'0'));
+    std::str::from_utf8(digits).ok().filter(|_| plain)?.parse().ok()
 }
 
 /// The root folder of a process; `None` if the process is gone.
@@ -83,5 +86,6 @@ mod tests {
         assert_eq!(path.as_c_str(), c"/proc/2147483647/task/2147483647/fdinfo");
         assert_eq!(Path::process(Pid::INIT).number(0).as_c_str(), c"/proc/1/0");
         assert_eq!((number(c"17"), number(c"."), number(c"x")), (Some(17), None, None));
+        assert_eq!((number(c"0"), number(c"-1"), number(c"+1"), number(c"01")), (Some(0), None, None, None));
     }
 }

@@ -6,6 +6,8 @@ mod control;
 mod entries;
 mod fault;
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod guest;
 mod link;
 mod main_command;
@@ -17,5 +19,7 @@ mod start;
 mod watching;
 
 pub(crate) use fault::{readable, rpc as start_fault};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use fuzzing::check_answers;
 pub(crate) use link::Link;
 pub(crate) use processes::Shared;

@@ -102,6 +102,20 @@ pub(super) fn read(op: &Op, bytes: &[u8], received: Received) -> Result<Outcome,
     }
 }
 
+/// Whatever the agent says is an outcome or an error, and short enough and plain enough to be shown.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_answer(data: &[u8]) {
+    for op in [Op::Dial { port: 80 }, Op::KillAll { signal: 9 }] {
+        match read(&op, data, Received::default()) {
+            Ok(Outcome::Done(received)) => assert_eq!(received.len(), 0),
+            Ok(Outcome::No(why)) => {
+                assert!(why.chars().count() <= MAX_REASON && !why.chars().any(char::is_control), "{why:?}");
+            }
+            Err(failure) => assert!(!failure.to_string().is_empty()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

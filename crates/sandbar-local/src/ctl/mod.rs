@@ -6,4 +6,6 @@ mod message;
 
 pub(crate) use ask::{ask, ask_main, checked_listeners, tell_shutdown};
 pub(crate) use main_command::{MainAnswer, Phase};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use message::check_answer;
 pub(crate) use message::{Op, Outcome};

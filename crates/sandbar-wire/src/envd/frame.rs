@@ -194,6 +194,25 @@ mod tests {
         }
 
         #[test]
+        fn no_more_is_kept_than_one_frame_and_a_piece(
+            bytes in prop::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 0..4000), step in 1..600_usize,
+        ) {
+            const MAX: usize = 1 << 10;
+            let mut decoder = FrameDecoder::new(MAX);
+            for piece in bytes.chunks(step) {
+                decoder.push(piece);
+                while let Ok(Some(frame)) = decoder.next_frame() {
+                    prop_assert!(frame.payload.len() <= MAX);
+                }
+                if decoder.next_frame().is_err() {
+                    break;
+                }
+                // `BytesMut` doubles where it grows.
+                prop_assert!(decoder.buffer.capacity() <= 2 * (HEADER_BYTES + MAX + step));
+            }
+        }
+
+        #[test]
         fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode(&[&bytes]);
         }

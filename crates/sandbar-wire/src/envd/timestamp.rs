@@ -15,21 +15,28 @@ pub struct Timestamp {
 
 const DAY: i64 = 86_400;
 
+/// The years that RFC 3339 can say, 1 to 9999, which are also those of the protocol's messages.
+const FIRST: i64 = -62_135_596_800;
+const LAST: i64 = 253_402_300_799;
+const MAX_NANOS: u32 = 999_999_999;
+
 impl Timestamp {
-    /// Reads RFC 3339 with any offset; `None` for other text.
+    /// Reads RFC 3339 with any offset; `None` for other text, and for moments outside of the years 1 to 9999.
     pub fn parse(text: &str) -> Option<Self> {
         let (date, rest) = text.split_at_checked(10)?;
-        let mut numbers = date.split('-').map(digits);
-        let (year, month, day) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
         let (time, rest) = rest.strip_prefix(['T', 't', ' '])?.split_at_checked(8)?;
-        let mut numbers = time.split(':').map(digits);
-        let (hour, minute, second) = (numbers.next()??, numbers.next()??, numbers.next()??);
-        if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+        if hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        let days = days_from_civil(year, month, day);
+        if civil_from_days(days) != (year, month, day) {
             return None;
         }
         let (nanos, rest) = match rest.strip_prefix('.') {
             Some(rest) => {
-                let end = rest.find(|c: char| !c.is_ascii_digit())?;
+                let end = rest.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0)?;
                 let fraction: String = rest[..end].chars().chain("000000000".chars()).take(9).collect();
                 (fraction.parse().ok()?, &rest[end..])
             }
@@ -39,8 +46,11 @@ impl Timestamp {
             "Z" | "z" => 0,
             _ => {
                 let (sign, rest) = rest.split_at_checked(1)?;
-                let (hours, minutes) = rest.split_once(':')?;
-                let seconds = digits(hours)? * 3600 + digits(minutes)? * 60;
+                let [hours, minutes] = numbers(rest, ':', [2, 2])?;
+                if hours > 23 || minutes > 59 {
+                    return None;
+                }
+                let seconds = hours * 3600 + minutes * 60;
                 match sign {
                     "+" => seconds,
                     "-" => -seconds,
@@ -48,13 +58,34 @@ impl Timestamp {
                 }
             }
         };
-        let seconds = days_from_civil(year, month, day) * DAY + hour * 3600 + minute * 60 + second - offset;
-        Some(Self { seconds, nanos })
+        let seconds = days * DAY + hour * 3600 + minute * 60 + second - offset;
+        (FIRST..=LAST).contains(&seconds).then_some(Self { seconds, nanos })
+    }
+
+    /// The nearest moment that can be written: files may have times that nothing can say.
+    fn sayable(self) -> Self {
+        if self.seconds < FIRST {
+            Self { seconds: FIRST, nanos: 0 }
+        } else if self.seconds > LAST {
+            Self { seconds: LAST, nanos: MAX_NANOS }
+        } else {
+            Self { nanos: self.nanos.min(MAX_NANOS), ..self }
+        }
     }
 }
 
-fn digits(text: &str) -> Option<i64> {
-    (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+/// Numbers of just so many digits, separated.
+fn numbers<const N: usize>(text: &str, separator: char, widths: [usize; N]) -> Option<[i64; N]> {
+    let mut parts = text.split(separator);
+    let mut numbers = [0; N];
+    for (number, width) in numbers.iter_mut().zip(widths) {
+        let part = parts.next()?;
+        if part.len() != width || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        *number = part.parse().ok()?;
+    }
+    parts.next().is_none().then_some(numbers)
 }
 
 /// Days since 1970 of a date of the Gregorian calendar; eras of 400 years start in March.
@@ -78,14 +109,16 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
+/// A moment that RFC 3339 can't say is written as the nearest that it can.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = civil_from_days(self.seconds.div_euclid(DAY));
-        let second = self.seconds.rem_euclid(DAY);
+        let Self { seconds, nanos } = self.sayable();
+        let (year, month, day) = civil_from_days(seconds.div_euclid(DAY));
+        let second = seconds.rem_euclid(DAY);
         write!(f, "{year:04}-{month:02}-{day:02}")?;
         write!(f, "T{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)?;
-        if self.nanos != 0 {
-            write!(f, ".{:09}", self.nanos)?;
+        if nanos != 0 {
+            write!(f, ".{nanos:09}")?;
         }
         f.write_str("Z")
     }
@@ -132,15 +165,39 @@ mod tests {
             "2026-13-01T00:00:00Z",
             "2026-01-01T00:00:00",
             "2026-01-01T00:00:00.5",
+            "2026-01-01T00:00:00.Z",
+            "2026-02-30T00:00:00Z",
+            "2026-1-001T00:00:00Z",
+            "2026-01-01-T00:00:00Z",
+            "2026-01-01T00:00:00+9223372036854775807:00",
+            "2026-01-01T00:00:00+24:00",
+            "2026-01-01T00:00:00+1:0",
+            "0000-12-31T23:59:59Z",
+            "9999-12-31T23:59:59-00:01",
             "é026-01-01T",
         ] {
             assert_eq!(Timestamp::parse(bad), None, "{bad}");
         }
     }
 
+    #[test]
+    fn what_can_not_be_said_is_the_nearest_that_can() {
+        let shown = |seconds, nanos| Timestamp { seconds, nanos }.to_string();
+        assert_eq!(shown(i64::MIN, 7), "0001-01-01T00:00:00Z");
+        assert_eq!(shown(i64::MAX, 7), "9999-12-31T23:59:59.999999999Z");
+        assert_eq!(shown(0, u32::MAX), "1970-01-01T00:00:00.999999999Z");
+        assert_eq!(shown(-1, 0), "1969-12-31T23:59:59Z");
+    }
+
     proptest! {
         #[test]
-        fn text_round_trips(seconds in 0i64..253_402_300_799, nanos in 0u32..1_000_000_000) {
+        fn any_moment_can_be_read_again(seconds in any::<i64>(), nanos in any::<u32>()) {
+            let moment = Timestamp { seconds, nanos };
+            prop_assert_eq!(Timestamp::parse(&moment.to_string()), Some(moment.sayable()));
+        }
+
+        #[test]
+        fn text_round_trips(seconds in FIRST..=LAST, nanos in 0u32..1_000_000_000) {
             let moment = Timestamp { seconds, nanos };
             prop_assert_eq!(Timestamp::parse(&moment.to_string()), Some(moment));
         }

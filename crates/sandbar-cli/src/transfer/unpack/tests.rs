@@ -188,3 +188,36 @@ fn what_is_there_gives_way_where_that_was_asked_for() {
     unpacking.commit().unwrap();
     assert!(place.path("kept/2").exists() && !place.path("out").is_symlink());
 }
+
+#[test]
+fn a_copy_that_is_refused_at_its_end_leaves_nothing_of_folders_without_rights() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("out/src")).unwrap();
+    let mut unpacking = place.start();
+    unpacking.member(&folder("src")).unwrap();
+    for mode in [0, 0o555] {
+        let name = format!("src/{mode}");
+        unpacking.member(&Member { mode, ..folder(&name) }).unwrap();
+        unpacking.member(&member(&format!("{name}/file"), Kind::File(0))).unwrap();
+    }
+    assert!(unpacking.commit().unwrap_err().to_string().contains("not merged"));
+    assert_eq!(
+        (place.names(), fs::read_dir(place.path("out")).unwrap().count()),
+        (vec!["out".to_owned()], 1)
+    );
+}
+
+#[test]
+fn a_tree_as_deep_as_a_path_goes_leaves_nothing() {
+    let place = Place::new();
+    let mut unpacking = place.start();
+    let mut path = String::from("src");
+    let mut depth = 0;
+    while unpacking.member(&folder(&path)).is_ok() {
+        path.push_str("/d");
+        depth += 1;
+    }
+    assert!(depth > 1500, "{depth}");
+    unpacking.abort().unwrap();
+    assert!(place.names().is_empty());
+}

@@ -8,4 +8,6 @@ mod expand;
 mod parse;
 mod run;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use parse::parse_script;
 pub(super) use run::{main, script};

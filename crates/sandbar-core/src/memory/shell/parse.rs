@@ -1,6 +1,6 @@
 use super::ast::{Ending, Link, Node, Piece, Redirect, RedirectKind, Word};
 
-/// Deepest nesting of compound commands and substitutions: far above any test, far below the stack's end.
+/// Deepest nesting of compound commands, `elif`s, substitutions and defaults: far above any test, far below the stack's end.
 const MAX_DEPTH: usize = 100;
 
 /// Words that end a compound command's part, and so are no commands.
@@ -16,6 +16,12 @@ pub(super) fn parse(script: &[u8]) -> Parsed<Node> {
         return Err(parser.unexpected());
     }
     Ok(list)
+}
+
+/// Says whether a script can be parsed.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn parse_script(script: &[u8]) -> Parsed<()> {
+    parse(script).map(drop)
 }
 
 struct Parser<'a> {
@@ -89,11 +95,22 @@ impl Parser<'_> {
         if self.eat_word(word) { Ok(()) } else { Err(self.unexpected()) }
     }
 
-    fn list(&mut self) -> Parsed<Node> {
+    /// Parses what is one level further in. Every way by which the parser comes back to itself goes through here.
+    fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err("the script is nested too deeply".to_owned());
         }
+        let parsed = inner(self)?;
+        self.depth -= 1;
+        Ok(parsed)
+    }
+
+    fn list(&mut self) -> Parsed<Node> {
+        self.deeper(Self::items)
+    }
+
+    fn items(&mut self) -> Parsed<Node> {
         let mut items = Vec::new();
         loop {
             self.lines();
@@ -108,7 +125,6 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.depth -= 1;
         Ok(Node::List(items))
     }
 
@@ -187,7 +203,7 @@ impl Parser<'_> {
             return Ok(Node::If {
                 condition,
                 then,
-                otherwise: Some(Box::new(self.branch()?)),
+                otherwise: Some(Box::new(self.deeper(Self::branch)?)),
                 redirects: Vec::new(),
             });
         } else if self.eat_word(b"else") {
@@ -395,7 +411,7 @@ impl Parser<'_> {
                 let mut default = Word::new();
                 while self.peek().is_some_and(|b| b != b'}') {
                     if self.peek() == Some(b'$') {
-                        self.dollar(&mut default, quoted)?;
+                        self.deeper(|parser| parser.dollar(&mut default, quoted))?;
                     } else {
                         default.push(Piece::Text(vec![self.text[self.at]]));
                         self.at += 1;
@@ -426,5 +442,31 @@ impl Parser<'_> {
         let special = self.peek().filter(|b| b.is_ascii_digit() || b"?$!#@*".contains(b))?;
         self.at += 1;
         Some(vec![special])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_nesting_reaches_the_end_of_the_stack() {
+        for (open, middle, close) in [
+            ("{ ", ":", "; }"),
+            ("(", ":", ")"),
+            ("echo $(", ":", ")"),
+            ("if :; then ", ":", "; fi"),
+            ("while :; do ", ":", "; done"),
+            ("for i in x; do ", ":", "; done"),
+            ("if :; then :; el", "if :; then :; fi", ""),
+            ("${x:-", "", "}"),
+            ("\"${x:-", "", "}\""),
+        ] {
+            let nested = |depth: usize| [open.repeat(depth), middle.into(), close.repeat(depth)].concat();
+            for depth in [1000, 100_000] {
+                let error = parse(nested(depth).as_bytes()).unwrap_err();
+                assert!(error.contains("too deeply"), "{open}: {error}");
+            }
+        }
     }
 }
