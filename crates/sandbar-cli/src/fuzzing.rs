@@ -1,4 +1,4 @@
-//! What the fuzz targets run (decision 0008): each function takes any bytes and panics where a promise does not hold.
+//! What the fuzz targets run (decision 0009): each function takes any bytes and panics where a promise does not hold.
 
 use std::fmt::Write;
 

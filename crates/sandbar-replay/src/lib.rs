@@ -1,5 +1,5 @@
 //! The quick size of the fuzz targets: every seed of a target, and a fixed number of changed ones, on any toolchain. The long size is
-//! `cargo xtask fuzz`. Both run the same functions, the module `fuzzing` of each crate (decision 0008).
+//! `cargo xtask fuzz`. Both run the same functions, the module `fuzzing` of each crate (decision 0009).
 
 mod mutate;
 mod replay;
