@@ -102,7 +102,7 @@ mod tests {
             dir = openat(&dir, "d", flags, Mode::empty()).unwrap();
         }
         for closed in ["tree/1/2", "tree/1", "tree/d/d", "tree/d", "tree"] {
-            fs::set_permissions(place.path().join(closed), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(place.path().join(closed), fs::Permissions::from_mode(0o000)).unwrap();
         }
         discard(&parent, OsStr::new("tree")).unwrap();
         let left: Vec<_> = fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
