@@ -6,13 +6,15 @@ use std::path::{Component, PathBuf};
 
 use crate::{cgroup, host, proc_id, process, seccomp, usage};
 
+/// Fields 7 to 21 of a process.
+const FIELDS: &[u8] = b"7 8 9 10 11 12 13 14 15 16 17 18 19 20 21";
+
 /// Lines of `/proc/<pid>/stat`: the first line is the name of a process, the rest is anything. What stands in the name
 /// changes nothing.
 pub fn process_lines(data: &[u8]) {
     let _ = (proc_id::fuzzing::parsed(data), process::fuzzing::parsed(data));
     let name: Vec<u8> = data.iter().copied().take(15).collect();
-    let rest: String = (7..=21).map(|field| format!("{field} ")).collect();
-    let line = [b"7 (", name.as_slice(), b") S 3 4 5 ", rest.as_bytes(), b"4242 23\n"].concat();
+    let line = [b"7 (", name.as_slice(), b") S 3 4 5 ", FIELDS, b" 4242 23\n"].concat();
     assert_eq!(proc_id::fuzzing::parsed(&line), Some((b'S', 4242)));
     assert_eq!(process::fuzzing::parsed(&line), Some((3, 5, false)));
 }
@@ -37,7 +39,7 @@ pub fn cgroup_tables(data: &[u8]) {
         let looked: RefCell<Vec<PathBuf>> = RefCell::default();
         let writable = |path: &std::path::Path| {
             looked.borrow_mut().push(path.to_owned());
-            path.as_os_str().len() % 3 != 0
+            !path.as_os_str().len().is_multiple_of(3)
         };
         let layout = cgroup::Layout::from_tables(mounts, own, is_root, &writable);
         assert_eq!(layout.name() == "none", layout.reason.is_some());

@@ -87,7 +87,9 @@ impl Lines {
 /// What a table of segments adds up to.
 pub(crate) fn segments(table: &[u8]) -> u64 {
     let mut lines = Lines::default();
-    table.iter().for_each(|byte| lines.take(*byte));
+    for byte in table {
+        lines.take(*byte);
+    }
     lines.total
 }
 

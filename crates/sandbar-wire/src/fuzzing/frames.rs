@@ -8,7 +8,7 @@ pub fn frames(data: &[u8]) {
     let (whole, end) = decode(data.chunks(data.len().max(1)));
     // The first byte is the first frame's flags, and free.
     let step = 1 + data.first().map_or(0, |byte| usize::from(*byte >> 2));
-    assert_eq!(decode(data.chunks(step)), (whole.clone(), end.clone()), "in pieces of {step}");
+    assert_eq!(decode(data.chunks(step)), (whole.clone(), end), "in pieces of {step}");
     let mut rest = data;
     for frame in &whole {
         assert!(frame.payload.len() <= MAX);
