@@ -42,7 +42,7 @@ pub fn cgroup_tables(data: &[u8]) {
             !path.as_os_str().len().is_multiple_of(3)
         };
         let layout = cgroup::Layout::from_tables(mounts, own, is_root, &writable);
-        assert_eq!(layout.name() == "none", layout.reason.is_some());
+        assert_eq!(layout.name() == "none", layout.lack.is_some());
         for parent in layout.parents() {
             assert!(looked.borrow().iter().any(|path| path == parent), "{} is writable", parent.display());
             let climbs = parent.components().any(|part| part == Component::ParentDir);
