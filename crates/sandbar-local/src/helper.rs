@@ -236,9 +236,10 @@ impl Shim {
         if report.is_empty() {
             let message =
                 format!("`{place}` ended without a report: it is no `sandbar` executable, or it was killed");
-            let error = fail(ErrorKind::Unexpected, operation, message)
-                .with_retry(sandbar_core::Retry::OutcomeUnknown);
-            return Err(explain(&error, &place::HELPER_STRANGE, &Facts::read(home, None)));
+            // Which of the two it is, nobody can tell from here.
+            return Err(fail(ErrorKind::Unexpected, operation, message)
+                .with_retry(sandbar_core::Retry::OutcomeUnknown)
+                .with_hint("`sandbar doctor` says whether the executable is the right one; `SANDBAR_HELPER` names another"));
         }
         let Ok(report) = serde_json::from_slice(&report) else {
             let message = format!("`{place}` does not answer as a `sandbar` executable");
