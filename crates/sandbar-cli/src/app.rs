@@ -14,6 +14,9 @@ use crate::failure::{Failure, Result};
 use crate::host_limits;
 use crate::output::{Printer, escape, print_bytes};
 use crate::settings::{self, Caller, ExecSettings, PortSettings, RunSettings, StatsSettings, provider_url};
+use crate::settings::{
+    self, CpSettings, ExecSettings, PortSettings, RunSettings, StatsSettings, provider_url,
+};
 use crate::signals::report_file_size_limit;
 use crate::terminal;
 
@@ -76,6 +79,10 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Destroy(args) => with_provider(&global, env, async |provider| {
             commands::destroy(provider, &args.ids, printer).await
         }),
+        Command::Cp(args) => {
+            let settings = CpSettings::resolve(args)?;
+            with_provider(&global, env, async |provider| commands::cp(provider, settings, printer).await)
+        }
         Command::Port(args) => {
             let settings = PortSettings::resolve(args);
             with_provider(&global, env, async |provider| commands::port(provider, settings, printer).await)

@@ -29,6 +29,11 @@ impl Failure {
         self
     }
 
+    /// Names what could not be removed.
+    pub(crate) fn with_left_behind(self, what: String) -> Self {
+        Self { error: self.error.map(|error| error.with_left_behind(what)), ..self }
+    }
+
     /// Reading our own input failed.
     pub(crate) fn input(error: io::Error) -> Self {
         let message = format!("standard input can't be read: {error}");

@@ -1,5 +1,6 @@
 //! What may be typed. These types hold data and nothing else; `settings` turns them into what was meant.
 
+mod cp;
 mod create;
 mod creation;
 mod destroy;
@@ -18,6 +19,7 @@ mod watch;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use cp::CpArgs;
 pub(crate) use create::CreateArgs;
 pub(crate) use creation::CreationArgs;
 pub(crate) use destroy::DestroyArgs;
@@ -83,6 +85,7 @@ pub(crate) enum Command {
     Ls(LsArgs),
     Describe(DescribeArgs),
     Destroy(DestroyArgs),
+    Cp(CpArgs),
     Port(PortArgs),
     Logs(LogsArgs),
     Stats(StatsArgs),

@@ -2,6 +2,7 @@
 
 mod attach;
 mod capacity;
+mod cp;
 mod create;
 mod deadline;
 mod describe;
@@ -26,6 +27,7 @@ mod watch;
 
 pub(crate) use attach::attach;
 pub(crate) use capacity::capacity;
+pub(crate) use cp::cp;
 pub(crate) use create::create;
 pub(crate) use describe::describe;
 pub(crate) use destroy::destroy;

@@ -1,8 +1,10 @@
+use std::pin::pin;
+
 use sandbar::{Sandbox, SandboxProvider, UserName};
 
 use crate::commands::deadline::Deadline;
 use crate::commands::exec::{Ran, command};
-use crate::commands::interrupt::or_interrupt;
+use crate::commands::interrupt::interrupted;
 use crate::commands::make::{make, unmake};
 use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
@@ -10,7 +12,7 @@ use crate::output::Printer;
 use crate::relay::End;
 use crate::settings::{After, ProcessSettings, RunSettings};
 use crate::signals::Signals;
-use crate::transfer::{copy_in, copy_out};
+use crate::transfer::{Meter, copy_in, copy_out};
 use crate::value::{CopyIn, CopyOut};
 
 /// Makes a sandbox, runs the command in it, and destroys it, whatever happens in between, unless it is to be kept.
@@ -89,7 +91,9 @@ async fn before_and_command(
 ) -> Result<Ran> {
     for copy in copies {
         let what = format!("copying {} into the sandbox", copy.source.display());
-        or_interrupt(signals, printer.progress(&what, copy_in(sandbox, copy))).await?;
+        let meter = Meter::default();
+        let mut stop = pin!(async { interrupted(signals.next().await) });
+        printer.progress_of(&what, &meter, copy_in(sandbox, copy, &meter, stop.as_mut())).await?;
     }
     command(sandbox, process, printer, signals).await
 }
@@ -105,7 +109,10 @@ async fn afterwards(
     let mut first = Ok(());
     for copy in copies {
         let what = format!("copying {} out of the sandbox", copy.source);
-        match or_interrupt(signals, printer.progress(&what, copy_out(sandbox, copy, user))).await {
+        let meter = Meter::default();
+        let mut stop = pin!(async { interrupted(signals.next().await) });
+        let work = copy_out(sandbox, copy, user, &meter, stop.as_mut());
+        match printer.progress_of(&what, &meter, work).await {
             Err(failure) if matches!(failure.status, ExitStatus::Interrupted(_)) => return Err(failure),
             Err(failure) if first.is_ok() => first = Err(failure),
             Err(failure) => {

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{Instant as TokioInstant, interval_at};
 
-use crate::output::Printer;
+use crate::output::stats::short_size;
+use crate::output::{Printer, escape};
+use crate::transfer::Meter;
 
 /// Work shorter than this shows nothing.
 const QUIET: Duration = Duration::from_secs(1);
@@ -15,6 +17,19 @@ const REFRESH: Duration = Duration::from_secs(1);
 impl Printer {
     /// Does `work`; once it takes long, and standard error is a terminal, says so there until it is done.
     pub(crate) async fn progress<T>(self, what: &str, work: impl Future<Output = T>) -> T {
+        self.progress_with(|| what.to_owned(), work).await
+    }
+
+    /// As [`Printer::progress`], with how far a copy has got.
+    pub(crate) async fn progress_of<T>(self, what: &str, meter: &Meter, work: impl Future<Output = T>) -> T {
+        let text = || {
+            let (files, bytes) = (meter.files_so_far(), short_size(meter.bytes_so_far()));
+            if files > 1 { format!("{what}: {files} files, {bytes}") } else { format!("{what}: {bytes}") }
+        };
+        self.progress_with(text, work).await
+    }
+
+    async fn progress_with<T>(self, what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
         if self.json() || !self.terminal.is_some_and(|terminal| terminal.moves) {
             return work.await;
         }
@@ -26,7 +41,7 @@ impl Printer {
             tokio::select! {
                 biased;
                 done = &mut work => return done,
-                _ = ticks.tick() => shown.show(&format!("{what} … {}s", started.elapsed().as_secs())),
+                _ = ticks.tick() => shown.show(&format!("{} … {}s", what(), started.elapsed().as_secs())),
             }
         }
     }
@@ -41,7 +56,7 @@ impl Line {
     fn show(&mut self, text: &str) {
         self.shown = true;
         // A display that can't be written is no reason to stop the work.
-        let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
+        let _ = write!(io::stderr().lock(), "\r\x1b[K{}", escape(text));
     }
 }
 

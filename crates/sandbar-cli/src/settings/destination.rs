@@ -17,7 +17,7 @@ pub(super) fn present(copy: CopyOut) -> Result<CopyOut> {
     let (folder, path) = place(&copy);
     let refuse = |why: String, hint| {
         let what = format!("nothing can be copied to `{}`: {why}", folder.display());
-        Err(Failure::usage(sandbar::Error::invalid("parse --out", what).with_hint(hint)))
+        Err(Failure::usage(sandbar::Error::invalid("parse destination", what).with_hint(hint)))
     };
     match folder.metadata() {
         Ok(found) if found.is_dir() => {}
@@ -31,7 +31,8 @@ pub(super) fn present(copy: CopyOut) -> Result<CopyOut> {
     if copy.existing == Existing::Keep && is_folder {
         let what = format!("`{}` exists, and folders are not merged", path.display());
         return Err(Failure::usage(
-            sandbar::Error::invalid("parse --out", what).with_hint("remove it first, or give `--replace`"),
+            sandbar::Error::invalid("parse destination", what)
+                .with_hint("remove it first, or give `--replace`"),
         ));
     }
     Ok(copy)

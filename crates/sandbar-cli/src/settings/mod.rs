@@ -1,5 +1,6 @@
 //! What was meant: arguments and environment turned, in one step and before any effect, into what the commands need.
 
+mod cp;
 mod creation;
 mod destination;
 mod env_vars;
@@ -23,6 +24,7 @@ use crate::env::Environment;
 use crate::failure::{Failure, Result};
 use crate::value::{CopyIn, CopyOut, EscapeChar, Existing};
 
+pub(crate) use cp::CpSettings;
 pub(crate) use port::PortSettings;
 pub(crate) use provider::provider_url;
 pub(crate) use stats::StatsSettings;

@@ -9,7 +9,7 @@ const MAX_META: u64 = 256 * 1024;
 /// Reads an archive that comes in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    buffer: BytesMut,
+    buffer: Bytes,
     state: State,
     /// What long names and extended headers said about the next member.
     next: Overrides,
@@ -49,9 +49,18 @@ struct Overrides {
 
 impl Decoder {
     /// Takes the next piece.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        if !matches!(self.state, State::End) {
-            self.buffer.extend_from_slice(bytes);
+    pub(crate) fn push(&mut self, bytes: Bytes) {
+        if matches!(self.state, State::End) {
+            return;
+        }
+        // Most often nothing is left of what came before, and then nothing is copied.
+        if self.buffer.is_empty() {
+            self.buffer = bytes;
+        } else {
+            let mut joined = BytesMut::with_capacity(self.buffer.len() + bytes.len());
+            joined.extend_from_slice(&self.buffer);
+            joined.extend_from_slice(&bytes);
+            self.buffer = joined.freeze();
         }
     }
 
@@ -76,7 +85,7 @@ impl Decoder {
                         return Ok(None);
                     }
                     self.state = State::Data { left: left - length as u64, padding };
-                    return Ok(Some(Item::Data(self.buffer.split_to(length).freeze())));
+                    return Ok(Some(Item::Data(self.buffer.split_to(length))));
                 }
                 State::Meta { flag, size } => {
                     let length =

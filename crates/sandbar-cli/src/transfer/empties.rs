@@ -59,14 +59,19 @@ impl<'a> Empties<'a> {
     }
 
     async fn have_content(&self, names: &[OsString]) -> Result<bool, Error> {
+        // Arguments are text; names that are none come by standard input.
+        let are_text = names.iter().all(|name| name.to_str().is_some());
         let options = ProgramOptions {
-            name: "cat",
-            arguments: names.to_vec(),
+            name: if are_text { "cat" } else { "xargs" },
+            arguments: if are_text { names.to_vec() } else { ["-0", "cat"].map(Into::into).into() },
             folder: self.folder.clone(),
             user: self.user.cloned(),
-            stdin: StdinMode::Null,
+            stdin: if are_text { StdinMode::Null } else { StdinMode::Open },
         };
         let mut cat = GuestProgram::start(self.sandbox, options).await?;
+        if !are_text {
+            cat.write_names(names).await?;
+        }
         while let Some(bytes) = cat.read().await? {
             if !bytes.is_empty() {
                 cat.kill().await;

@@ -1,5 +1,6 @@
 use std::ffi::OsString;
 use std::future::Future;
+use std::os::unix::ffi::OsStrExt;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -49,6 +50,13 @@ impl GuestProgram {
     /// Gives it bytes to read. An error here is best explained by [`GuestProgram::end`].
     pub(super) async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
         bounded(self.process.control.write(bytes)).await?
+    }
+
+    /// Gives it all its input: names, each ended by a zero byte.
+    pub(super) async fn write_names(&mut self, names: &[OsString]) -> Result<(), Error> {
+        let names = names.iter().flat_map(|name| name.as_bytes().iter().copied().chain([0]));
+        self.write(names.collect()).await?;
+        self.close().await
     }
 
     pub(super) async fn close(&mut self) -> Result<(), Error> {

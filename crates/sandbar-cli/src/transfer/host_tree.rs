@@ -13,6 +13,8 @@ use rustix::fs::{
 };
 
 use crate::tar::{END, Kind, Member, encode, padding};
+use crate::transfer::landing::Top;
+use crate::transfer::meter::Meter;
 
 /// About how many bytes come out at once.
 const CHUNK: usize = 256 * 1024;
@@ -26,7 +28,7 @@ const MAX_SMALL: usize = 16 << 20;
 
 /// A tree of this machine as a tar stream whose one top member is `root`. Follows the link that the typed path may be, and none below it.
 #[derive(Debug)]
-pub(super) struct HostTree {
+pub(super) struct HostTree<'a> {
     source: PathBuf,
     top: OwnedFd,
     root: Vec<u8>,
@@ -38,6 +40,7 @@ pub(super) struct HostTree {
     /// Where files with several names were first met.
     links: HashMap<(u64, u64), Vec<u8>>,
     ended: bool,
+    meter: &'a Meter,
 }
 
 #[derive(Debug)]
@@ -55,15 +58,8 @@ struct OpenFile {
     padding: usize,
 }
 
-/// What a tree's top is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Top {
-    File,
-    Folder,
-}
-
-impl HostTree {
-    pub(super) fn open(source: &Path, root: &str) -> io::Result<Self> {
+impl<'a> HostTree<'a> {
+    pub(super) fn open(source: &Path, root: &str, meter: &'a Meter) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let top = open(source, flags, Mode::empty())?;
         Ok(Self {
@@ -75,6 +71,7 @@ impl HostTree {
             file: None,
             links: HashMap::new(),
             ended: false,
+            meter,
         })
     }
 
@@ -97,7 +94,9 @@ impl HostTree {
 
     fn step(&mut self, chunk: &mut Vec<u8>) -> io::Result<()> {
         if let Some(file) = &mut self.file {
-            if file.copy(chunk)? {
+            let (before, ended) = (chunk.len(), file.copy(chunk)?);
+            self.meter.bytes(chunk.len() - before);
+            if ended {
                 chunk.resize(chunk.len() + file.padding, 0);
                 self.file = None;
             }
@@ -190,6 +189,7 @@ impl HostTree {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         if size <= SMALL {
             let content = read_whole(&fd, size).map_err(|e| self.at(path, &e))?;
+            self.meter.bytes(content.len());
             let size = content.len() as u64;
             encode(&self.member(path, &stat, Kind::File(size)), chunk);
             chunk.extend_from_slice(&content);
@@ -203,6 +203,7 @@ impl HostTree {
     }
 
     fn member(&self, path: &Path, stat: &Stat, kind: Kind) -> Member {
+        self.meter.file();
         // Privilege bits stay here.
         Member { path: self.name(path), mode: stat.st_mode & 0o777, mtime: stat.st_mtime, kind }
     }

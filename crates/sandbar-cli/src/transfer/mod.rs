@@ -1,23 +1,31 @@
-//! Trees of files between this machine and a sandbox.
+//! Trees of files between this machine and a sandbox, or between sandboxes.
 //!
 //! They pass as a tar stream to or from the sandbox's own `tar`, which keeps links, modes and times; this side reads and writes its tree by
 //! descriptors and follows no link below the path that was typed. A copy is made under a temporary name beside its destination and renamed
 //! when it is whole.
 
 mod discard;
+mod between;
+mod download;
 mod empties;
 mod guest_program;
 mod host_tree;
 mod inward;
+mod landing;
+mod meter;
 mod outward;
+mod passage;
 mod refusal;
+mod stop;
 mod unpack;
 
 use std::time::Duration;
 
 use sandbar::{Error, ErrorKind};
 
+pub(crate) use between::copy_between;
 pub(crate) use inward::copy_in;
+pub(crate) use meter::Meter;
 pub(crate) use outward::copy_out;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use unpack::fuzzing;

@@ -1,9 +1,7 @@
 use sandbar::{Error, ErrorKind, GuestPath};
 
-use crate::value::CopyIn;
-
 /// What a sandbox says of the temporary folder of a copy, in words of the destination that somebody typed.
-pub(super) fn refusal(copy: &CopyIn, folder: &GuestPath, error: &Error) -> Error {
+pub(super) fn refusal(source: &str, target: &GuestPath, folder: &GuestPath, error: &Error) -> Error {
     let why = match error.kind() {
         ErrorKind::NotFound => format!("nothing can be made in `{folder}`"),
         _ if error.message().contains("ermission denied") => {
@@ -19,7 +17,7 @@ pub(super) fn refusal(copy: &CopyIn, folder: &GuestPath, error: &Error) -> Error
         ErrorKind::InvalidInput | ErrorKind::NotFound => ErrorKind::PermissionDenied,
         kind => kind,
     };
-    let message = format!("`{}` can't be copied to `{}`: {why}", copy.source.display(), copy.target);
+    let message = format!("{source} can't be copied to `{target}`: {why}");
     Error::new(kind, "copy", message)
         .with_hint("choose a place of the sandbox's user, such as `/home/user` or `/tmp`")
 }
@@ -37,18 +35,13 @@ mod tests {
     use sandbar::GuestPath;
 
     use super::*;
-    use crate::value::Placement;
 
     #[test]
     fn names_of_ours_are_not_shown() {
-        let copy = CopyIn {
-            source: "/a".into(),
-            target: GuestPath::new("/ro/a").unwrap(),
-            placement: Placement::IntoOrAs,
-        };
+        let target = GuestPath::new("/ro/a").unwrap();
         let folder = GuestPath::new("/ro").unwrap();
         let told = |kind, message: &str| {
-            refusal(&copy, &folder, &Error::new(kind, "make folder", message)).message().to_owned()
+            refusal("`/a`", &target, &folder, &Error::new(kind, "make folder", message)).message().to_owned()
         };
         assert_eq!(
             told(ErrorKind::Unexpected, "make '/ro/.sandbar-copy-1': the file system is read-only"),

@@ -4,9 +4,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, Timespec, Timestamps, fchmod,
-    ftruncate, futimens, linkat, mkdirat, open, openat, openat2, renameat_with, seek, statat, symlinkat,
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW,
+    fchmod, ftruncate, futimens, linkat, mkdirat, open, openat, openat2, renameat_with, seek, statat,
+    symlinkat,
 };
 use rustix::io::Errno;
 
@@ -21,7 +23,6 @@ const MAX_MEMBERS: u64 = 4_000_000;
 const MAX_BYTES: u64 = 1 << 40;
 /// Runs of this many zero bytes become holes: the block size of the usual file systems.
 const HOLE: usize = 4096;
-const HOLE_OFFSET: i64 = 4096;
 
 /// A tree from a sandbox on its way to its place on this machine. Everything in it is hostile: nothing is made outside the temporary folder,
 /// and no link in it is followed.
@@ -48,8 +49,19 @@ pub(super) struct Unpacking {
 #[derive(Debug)]
 struct OpenFile {
     fd: OwnedFd,
-    mtime: i64,
-    left: u64,
+    time: Timespec,
+    size: Size,
+    /// Where the next content goes.
+    offset: u64,
+}
+
+/// How large a file is to be.
+#[derive(Debug)]
+enum Size {
+    /// This much of it is still to come.
+    Left(u64),
+    /// As large as what comes.
+    Open,
 }
 
 impl Unpacking {
@@ -108,21 +120,39 @@ impl Unpacking {
         Ok(())
     }
 
+    /// The tree is one file, of as much content as comes.
+    pub(super) fn plain_file(&mut self, mode: u32, modified: Option<Timestamp>) -> io::Result<()> {
+        let time = modified.map_or(Timespec { tv_sec: 0, tv_nsec: UTIME_NOW }, |modified| Timespec {
+            tv_sec: modified.as_second(),
+            tv_nsec: modified.subsec_nanosecond().into(),
+        });
+        let (holder, name) = self.holder(Path::new(&self.name.clone()))?;
+        let fd = new_file(&holder, &name, mode)?;
+        self.file = Some(OpenFile { fd, time, size: Size::Open, offset: 0 });
+        self.top = Some(FileType::RegularFile);
+        Ok(())
+    }
+
     pub(super) fn data(&mut self, data: &[u8]) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the archive has content without a file"));
         };
-        file.left = file.left.saturating_sub(data.len() as u64);
-        for block in data.chunks(HOLE) {
-            if block.len() == HOLE && block.iter().all(|byte| *byte == 0) {
-                seek(&file.fd, SeekFrom::Current(HOLE_OFFSET))?;
-                continue;
-            }
-            self.bytes += block.len() as u64;
+        if let Size::Left(left) = &mut file.size {
+            *left = left.saturating_sub(data.len() as u64);
+        }
+        let mut rest = data;
+        while !rest.is_empty() {
+            let (run, hole) = next_run(rest, file.offset);
+            rest = &rest[run + hole..];
+            self.bytes += run as u64;
             if self.bytes > MAX_BYTES {
                 return Err(io::Error::other("the copy is larger than 1 TiB"));
             }
-            write_all(&file.fd, block)?;
+            write_all(&file.fd, &data[data.len() - rest.len() - run - hole..][..run])?;
+            file.offset += (run + hole) as u64;
+            if hole > 0 {
+                seek(&file.fd, SeekFrom::Start(file.offset))?;
+            }
         }
         Ok(())
     }
@@ -238,10 +268,10 @@ impl Unpacking {
         size: u64,
         member: &Member,
     ) -> io::Result<FileType> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(holder, name, flags, Mode::from_raw_mode(member.mode & 0o777))?;
+        let fd = new_file(holder, name, member.mode)?;
         ftruncate(&fd, size)?;
-        self.file = Some(OpenFile { fd, mtime: member.mtime, left: size });
+        let time = Timespec { tv_sec: member.mtime, tv_nsec: 0 };
+        self.file = Some(OpenFile { fd, time, size: Size::Left(size), offset: 0 });
         Ok(FileType::RegularFile)
     }
 
@@ -256,8 +286,14 @@ impl Unpacking {
 
     fn close_file(&mut self) -> io::Result<()> {
         match self.file.take() {
-            Some(OpenFile { left: 1.., .. }) => Err(io::Error::other("a file is cut short")),
-            Some(OpenFile { fd, mtime, .. }) => Ok(futimens(&fd, &times(mtime))?),
+            Some(OpenFile { size: Size::Left(1..), .. }) => Err(io::Error::other("a file is cut short")),
+            Some(OpenFile { fd, time, size, offset }) => {
+                if matches!(size, Size::Open) {
+                    // It may end with a hole.
+                    ftruncate(&fd, offset)?;
+                }
+                Ok(futimens(&fd, &Timestamps { last_access: time, last_modification: time })?)
+            }
             None => Ok(()),
         }
     }
@@ -284,6 +320,31 @@ fn destination(
     let name = target.file_name().ok_or_else(|| annotate(target, &io::Error::other("it has no name")))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok((parent.unwrap_or(Path::new(".")).to_owned(), name.to_owned()))
+}
+
+fn new_file(holder: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(holder, name, flags, Mode::from_raw_mode(mode & 0o777))?)
+}
+
+/// How many bytes of `data`, which goes to `offset`, are to be written, and how many zero bytes after them can be left out. It goes by blocks of the
+/// file, and by the part of one that is there.
+fn next_run(data: &[u8], offset: u64) -> (usize, usize) {
+    const ZEROS: [u8; HOLE] = [0; HOLE];
+    let mut at = 0;
+    let mut pass = |zero: bool| {
+        let start = at;
+        while at < data.len() {
+            let into_block = usize::try_from((offset + at as u64) % HOLE as u64).unwrap_or(0);
+            let part = &data[at..data.len().min(at + HOLE - into_block)];
+            if (part == &ZEROS[..part.len()]) != zero {
+                break;
+            }
+            at += part.len();
+        }
+        at - start
+    };
+    (pass(false), pass(true))
 }
 
 fn umask() -> Mode {

@@ -13,6 +13,8 @@ pub(crate) struct CopyIn {
     pub(crate) source: PathBuf,
     pub(crate) target: GuestPath,
     pub(crate) placement: Placement,
+    pub(crate) existing: Existing,
+    pub(crate) parents: Parents,
 }
 
 /// `SRC:DST` of `--out`: a path in the sandbox and where it goes on the host.
@@ -22,6 +24,25 @@ pub(crate) struct CopyOut {
     pub(crate) target: PathBuf,
     pub(crate) placement: Placement,
     pub(crate) existing: Existing,
+}
+
+/// A copy from one sandbox to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopyBetween {
+    pub(crate) source: GuestPath,
+    pub(crate) target: GuestPath,
+    pub(crate) placement: Placement,
+    pub(crate) existing: Existing,
+    pub(crate) parents: Parents,
+}
+
+/// What becomes of folders that are missing above the destination in a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parents {
+    /// They are made.
+    Make,
+    /// The copy is refused.
+    Require,
 }
 
 /// What the destination means.
@@ -58,7 +79,13 @@ impl CopyIn {
             return Err(ValueError::new(format!("SRC is empty: {EXPECTED}")));
         }
         let placement = placement(&target);
-        Ok(Self { source: source.into(), target: GuestPath::new(target)?, placement })
+        Ok(Self {
+            source: source.into(),
+            target: GuestPath::new(target)?,
+            placement,
+            existing: Existing::Keep,
+            parents: Parents::Make,
+        })
     }
 }
 
@@ -86,7 +113,7 @@ impl CopyOut {
     }
 }
 
-fn placement(target: &[u8]) -> Placement {
+pub(super) fn placement(target: &[u8]) -> Placement {
     match target.rsplit(|byte| *byte == b'/').next() {
         Some(b"" | b"." | b"..") => Placement::Into,
         _ => Placement::IntoOrAs,

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::harness::{Home, both, code};
 
 /// A tree with names, links and modes that are easily lost.
-fn odd_tree(top: &Path) {
+pub(crate) fn odd_tree(top: &Path) {
     fs::create_dir_all(top.join("a/ empty")).unwrap();
     let names: [&[u8]; 7] = [b"-rf", b" x ", b"new\nline", b"\xff\xfe", b"*", b"back\\slash", &[b'n'; 255]];
     for name in names {
@@ -26,7 +26,7 @@ fn odd_tree(top: &Path) {
 }
 
 /// Every path below `top` with what it is: kind, rights to execute, content or link target.
-fn listing(top: &Path) -> Vec<(Vec<u8>, String)> {
+pub(crate) fn listing(top: &Path) -> Vec<(Vec<u8>, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![top.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap().flatten() {

@@ -4,6 +4,7 @@ mod bad_input;
 mod bytes;
 mod copies;
 mod doctor;
+mod cp;
 mod ends;
 mod harness;
 mod help;

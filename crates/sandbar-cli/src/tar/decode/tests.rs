@@ -22,7 +22,7 @@ fn decode(pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Vec<(Mem
     let mut decoder = Decoder::default();
     let mut found: Vec<(Member, Vec<u8>)> = Vec::new();
     for piece in pieces {
-        decoder.push(piece.as_ref());
+        decoder.push(Bytes::copy_from_slice(piece.as_ref()));
         while let Some(item) = decoder.next()? {
             match item {
                 Item::Member(member) => found.push((member, Vec::new())),
@@ -67,7 +67,7 @@ fn a_size_beyond_eight_gibibytes_is_kept() {
     let mut bytes = Vec::new();
     encode(&big, &mut bytes);
     let mut decoder = Decoder::default();
-    decoder.push(&bytes);
+    decoder.push(bytes.clone().into());
     assert_eq!(decoder.next(), Ok(Some(Item::Member(big))));
 }
 

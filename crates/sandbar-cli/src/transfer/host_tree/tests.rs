@@ -7,11 +7,12 @@ use super::*;
 use crate::tar::{Decoder, Item};
 
 fn read(source: &Path) -> io::Result<Vec<(String, Kind, Vec<u8>)>> {
-    let mut tree = HostTree::open(source, "copy")?;
+    let meter = Meter::default();
+    let mut tree = HostTree::open(source, "copy", &meter)?;
     let mut decoder = Decoder::default();
     let mut found: Vec<(String, Kind, Vec<u8>)> = Vec::new();
     while let Some(chunk) = tree.next()? {
-        decoder.push(&chunk);
+        decoder.push(chunk);
         while let Some(item) = decoder.next().map_err(io::Error::other)? {
             match item {
                 Item::Member(member) => {
@@ -84,7 +85,8 @@ fn the_content_counts_and_not_the_size() {
     for (change, word) in [(2 * CHUNK as u64, "shorter"), (9 * CHUNK as u64, "longer")] {
         let path = place.path().join(word);
         fs::write(&path, vec![1; 8 * CHUNK]).unwrap();
-        let mut tree = HostTree::open(&path, "copy").unwrap();
+        let meter = Meter::default();
+        let mut tree = HostTree::open(&path, "copy", &meter).unwrap();
         tree.next().unwrap();
         fs::File::options().write(true).open(&path).unwrap().set_len(change).unwrap();
         let error = loop {

@@ -221,3 +221,26 @@ fn a_tree_as_deep_as_a_path_goes_leaves_nothing() {
     unpacking.abort().unwrap();
     assert!(place.names().is_empty());
 }
+
+#[test]
+fn holes_begin_and_end_with_blocks_wherever_pieces_do() {
+    let mut content = vec![1_u8; 3 * HOLE];
+    content.extend(vec![0; 5 * HOLE]);
+    content.extend(vec![1; 100]);
+    content.extend(vec![0; 3 * HOLE]);
+    for piece in [1, 100, HOLE - 1, HOLE, HOLE + 1, 3 * HOLE + 7, content.len()] {
+        let place = Place::new();
+        let mut unpacking = place.start();
+        unpacking.plain_file(0o600, None).unwrap();
+        for data in content.chunks(piece) {
+            unpacking.data(data).unwrap();
+        }
+        unpacking.commit().unwrap();
+        assert!(fs::read(place.path("out")).unwrap() == content, "in pieces of {piece}");
+    }
+    assert_eq!(next_run(&content, 0), (3 * HOLE, 5 * HOLE));
+    assert_eq!(next_run(&content[3 * HOLE..], 3 * HOLE as u64), (0, 5 * HOLE));
+    assert_eq!(next_run(&content[8 * HOLE..], 8 * HOLE as u64), (HOLE, 2 * HOLE + 100));
+    assert_eq!(next_run(&[0, 0, 1], HOLE as u64 - 2), (0, 2), "up to the end of a block");
+    assert_eq!(next_run(&[0, 0, 1], 0), (3, 0), "a block that is not all zero");
+}
