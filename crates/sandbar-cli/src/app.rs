@@ -13,9 +13,8 @@ use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
 use crate::host_limits;
 use crate::output::{Printer, escape, print_bytes};
-use crate::settings::{self, Caller, ExecSettings, PortSettings, RunSettings, StatsSettings, provider_url};
 use crate::settings::{
-    self, CpSettings, ExecSettings, PortSettings, RunSettings, StatsSettings, provider_url,
+    self, Caller, CpSettings, ExecSettings, PortSettings, RunSettings, StatsSettings, provider_url,
 };
 use crate::signals::report_file_size_limit;
 use crate::terminal;
@@ -112,6 +111,8 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Doctor(DoctorArgs {}) => {
             commands::doctor(&provider_url(global.provider.as_deref(), env)?, printer)
         }
+        Command::Completions(args) => commands::completions(&args, printer),
+        Command::Man(args) => commands::man(args, printer),
         Command::Version => commands::version(printer),
     }
 }

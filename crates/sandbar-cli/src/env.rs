@@ -8,6 +8,8 @@ use std::ffi::OsString;
 pub(crate) const SANDBAR_URL: &str = "SANDBAR_URL";
 /// Set and not empty: no colours (<https://no-color.org>).
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
+/// `0`: no colours (<https://bixense.com/clicolors>).
+pub(crate) const CLICOLOR: &str = "CLICOLOR";
 /// `dumb` is a terminal that can't move its cursor: no progress display.
 pub(crate) const TERM: &str = "TERM";
 
@@ -26,7 +28,7 @@ impl Environment {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         Self {
             url: set(SANDBAR_URL).map(|url| url.to_string_lossy().into_owned()),
-            no_color: set(NO_COLOR).is_some(),
+            no_color: set(NO_COLOR).is_some() || set(CLICOLOR).is_some_and(|value| value == "0"),
             dumb_terminal: set(TERM).is_some_and(|term| term == "dumb"),
             terminal: terminal(|name| set(name).and_then(|value| value.into_string().ok())),
         }

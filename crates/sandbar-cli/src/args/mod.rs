@@ -13,6 +13,7 @@ mod processes;
 mod resources;
 mod run;
 mod shell;
+mod shell_help;
 mod stats;
 mod usage;
 mod watch;
@@ -32,6 +33,7 @@ pub(crate) use processes::{AttachArgs, KillArgs, PsArgs};
 pub(crate) use resources::ResourcesArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use shell::ShellArgs;
+pub(crate) use shell_help::{CompletionsArgs, ManArgs, Shell};
 pub(crate) use stats::StatsArgs;
 pub(crate) use usage::UsageArgs;
 pub(crate) use watch::WatchArgs;
@@ -99,6 +101,8 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  sandbar capacity --json")]
     Capacity,
     Doctor(DoctorArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
     /// Print the version
     #[command(after_help = "Example:\n  sandbar version --json")]
     Version,

@@ -2,6 +2,7 @@
 
 mod attach;
 mod capacity;
+mod completions;
 mod cp;
 mod create;
 mod deadline;
@@ -14,6 +15,7 @@ mod kill;
 mod logs;
 mod ls;
 mod make;
+mod man;
 mod outcome;
 mod port;
 mod ps;
@@ -27,6 +29,7 @@ mod watch;
 
 pub(crate) use attach::attach;
 pub(crate) use capacity::capacity;
+pub(crate) use completions::completions;
 pub(crate) use cp::cp;
 pub(crate) use create::create;
 pub(crate) use describe::describe;
@@ -36,6 +39,7 @@ pub(crate) use exec::exec;
 pub(crate) use kill::kill;
 pub(crate) use logs::logs;
 pub(crate) use ls::ls;
+pub(crate) use man::man;
 pub(crate) use port::port;
 pub(crate) use ps::ps;
 pub(crate) use resources::resources;

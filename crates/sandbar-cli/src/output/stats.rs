@@ -89,7 +89,7 @@ pub(crate) fn stats_table(measured: &[Measured], shares: bool) -> String {
 }
 
 /// Bytes in the largest unit of which there is one, with at most one digit after the point.
-pub(super) fn short_size(bytes: u64) -> String {
+pub(crate) fn short_size(bytes: u64) -> String {
     let units = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
     let Some((unit, shift)) = units.into_iter().find(|(_, shift)| bytes >> shift > 0) else {
         return format!("{bytes}");

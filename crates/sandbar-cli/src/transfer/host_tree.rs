@@ -28,7 +28,7 @@ const MAX_SMALL: usize = 16 << 20;
 
 /// A tree of this machine as a tar stream whose one top member is `root`. Follows the link that the typed path may be, and none below it.
 #[derive(Debug)]
-pub(super) struct HostTree<'a> {
+pub(super) struct HostTree {
     source: PathBuf,
     top: OwnedFd,
     root: Vec<u8>,
@@ -40,7 +40,7 @@ pub(super) struct HostTree<'a> {
     /// Where files with several names were first met.
     links: HashMap<(u64, u64), Vec<u8>>,
     ended: bool,
-    meter: &'a Meter,
+    meter: Meter,
 }
 
 #[derive(Debug)]
@@ -58,8 +58,8 @@ struct OpenFile {
     padding: usize,
 }
 
-impl<'a> HostTree<'a> {
-    pub(super) fn open(source: &Path, root: &str, meter: &'a Meter) -> io::Result<Self> {
+impl HostTree {
+    pub(super) fn open(source: &Path, root: &str, meter: &Meter) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let top = open(source, flags, Mode::empty())?;
         Ok(Self {
@@ -71,7 +71,7 @@ impl<'a> HostTree<'a> {
             file: None,
             links: HashMap::new(),
             ended: false,
-            meter,
+            meter: meter.clone(),
         })
     }
 

@@ -4,8 +4,8 @@
 //! descriptors and follows no link below the path that was typed. A copy is made under a temporary name beside its destination and renamed
 //! when it is whole.
 
-mod discard;
 mod between;
+mod discard;
 mod download;
 mod empties;
 mod guest_program;

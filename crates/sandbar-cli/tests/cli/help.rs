@@ -14,12 +14,15 @@ const COMMANDS: &[&str] = &[
     "ls",
     "describe",
     "destroy",
+    "cp",
     "port",
     "stats",
     "resources",
     "usage",
     "capacity",
     "doctor",
+    "completions",
+    "man",
     "version",
 ];
 

@@ -3,8 +3,8 @@
 mod bad_input;
 mod bytes;
 mod copies;
-mod doctor;
 mod cp;
+mod doctor;
 mod ends;
 mod harness;
 mod help;
@@ -15,6 +15,8 @@ mod main_command;
 mod ports;
 mod processes;
 mod resources;
+mod shell_help;
 mod stats;
 mod terminal;
+mod users;
 mod watch;

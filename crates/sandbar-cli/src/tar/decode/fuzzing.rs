@@ -22,7 +22,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
     let mut decoder = Decoder::default();
     let mut found: Vec<(Member, Vec<u8>)> = Vec::new();
     for piece in pieces {
-        decoder.push(piece);
+        decoder.push(bytes::Bytes::copy_from_slice(piece));
         loop {
             match decoder.next() {
                 Ok(Some(Item::Member(member))) => found.push((member, Vec::new())),
@@ -84,7 +84,7 @@ pub(crate) fn repaired(data: &[u8]) -> Vec<u8> {
         }
         bytes.extend_from_slice(&piece);
         rest = tail;
-        decoder.push(&piece);
+        decoder.push(bytes::Bytes::copy_from_slice(&piece));
         while let Ok(Some(_)) = decoder.next() {}
     }
     bytes

@@ -62,7 +62,7 @@ pub(crate) fn unpack(data: &[u8]) {
 fn filled(unpacking: &mut Unpacking, stream: &[u8]) -> io::Result<()> {
     let mut decoder = Decoder::default();
     for piece in stream.chunks(1000) {
-        decoder.push(piece);
+        decoder.push(bytes::Bytes::copy_from_slice(piece));
         while let Some(item) = decoder.next().map_err(io::Error::other)? {
             match &item {
                 Item::Member(member) => unpacking.member(member)?,
