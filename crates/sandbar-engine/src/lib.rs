@@ -13,6 +13,7 @@ pub mod handover;
 pub mod host;
 mod ids;
 mod launch;
+pub mod layers;
 mod limits;
 mod memfd;
 pub mod mount_source;

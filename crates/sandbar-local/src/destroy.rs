@@ -98,7 +98,7 @@ async fn destroy_instead(home: &std::path::Path, id: &SandboxId) -> Result<Optio
         let existed = record.is_some() || folder.has_dir(sandbar_engine::LAYERS_FOLDER).unwrap_or(true);
         let agent = record.as_ref().and_then(|record| record.private.agent.as_ref());
         let ending = if agent.is_some_and(|agent| agent.lives().unwrap_or(false)) {
-            Ending { cause: Some(EndCause::Destroyed), disk_bytes: None }
+            Ending { cause: Some(EndCause::Destroyed), ..Ending::default() }
         } else {
             Ending::of_found(record.as_ref())
         };

@@ -209,15 +209,21 @@ impl Inner {
         helper::find(self.helper.as_deref(), &self.environment)
     }
 
-    /// Has the next sandbox prepared, aside: starting a process takes a moment that nobody here waits for.
+    /// Has the next sandbox prepared, aside and at a good moment. By a thread: a runtime may be driven during calls only, and the moment is between them.
     fn prepare(self: &Arc<Self>, executable: PathBuf, shape: Shape) {
-        let weak = Arc::downgrade(self);
-        tokio::task::spawn_blocking(move || {
+        let (weak, moment) = (Arc::downgrade(self), self.spares.moment());
+        let since = moment.now();
+        let work = move || {
+            moment.await_after(since);
             if let Some(inner) = weak.upgrade() {
                 let abandon = |child| inner.adopt_child(None, child);
                 inner.spares.prepare(&executable, &inner.home, shape, abandon);
             }
-        });
+        };
+        // Without a thread there is no spare, and the next creation tries again.
+        if std::thread::Builder::new().name("sandbar-spare".to_owned()).spawn(work).is_err() {
+            self.spares.unprepared();
+        }
     }
 
     /// What stands in the data folder under `id`.
@@ -239,6 +245,7 @@ impl Inner {
             self.await_child(id).await;
         }
         self.reap();
+        self.spares.destroyed();
         destroyed
     }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Child;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::config::Spare;
 use crate::helper::{self, Shim};
@@ -12,6 +13,9 @@ use crate::shim::protocol::{Shape, Task};
 /// Creations of a provider before it keeps a spare: who makes a second sandbox is likely to make a third, and a command that makes one and ends
 /// would have the trouble for nothing.
 const BEFORE: usize = 2;
+/// How long a preparation waits for the new sandbox to be destroyed: beside the first command it would take the processor that the command needs, and
+/// whoever runs one short command has destroyed it by then.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// At most one prepared sandbox.
 #[derive(Debug)]
@@ -19,6 +23,7 @@ pub(crate) struct Spares {
     wanted: Spare,
     created: AtomicUsize,
     place: Mutex<Place>,
+    moment: Arc<Moment>,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +31,38 @@ struct Place {
     kept: Option<Kept>,
     /// Whether one is being started.
     begun: bool,
+}
+
+/// When to prepare: once something was destroyed, or when nothing was for a while.
+#[derive(Debug, Default)]
+pub(crate) struct Moment {
+    destroyed: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Moment {
+    /// What [`Self::await_after`] counts from.
+    pub(crate) fn now(&self) -> u64 {
+        *self.destroyed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits, for the patience at most, until something was destroyed after `since`.
+    pub(crate) fn await_after(&self, since: u64) {
+        let end = Instant::now() + PATIENCE;
+        let mut destroyed = self.destroyed.lock().unwrap_or_else(PoisonError::into_inner);
+        while *destroyed == since {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            destroyed = self.changed.wait_timeout(destroyed, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn comes(&self) {
+        *self.destroyed.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.changed.notify_all();
+    }
 }
 
 #[derive(Debug)]
@@ -36,7 +73,22 @@ struct Kept {
 
 impl Spares {
     pub(crate) fn new(wanted: Spare) -> Self {
-        Self { wanted, created: AtomicUsize::new(0), place: Mutex::default() }
+        Self { wanted, created: AtomicUsize::new(0), place: Mutex::default(), moment: Arc::default() }
+    }
+
+    /// When to call [`Self::prepare`].
+    pub(crate) fn moment(&self) -> Arc<Moment> {
+        Arc::clone(&self.moment)
+    }
+
+    /// Notes a destruction.
+    pub(crate) fn destroyed(&self) {
+        self.moment.comes();
+    }
+
+    /// Notes that nobody prepares what [`Self::created`] asked for.
+    pub(crate) fn unprepared(&self) {
+        self.hold().begun = false;
     }
 
     /// Takes the prepared one, if it is of this shape. One that is not, or that ended, goes to `abandon`: the next will be.

@@ -1,9 +1,11 @@
 //! The end of a sandbox, whoever brings it about: its shim, the next command that finds it without one, or the roll-back of its creation.
 
+use std::os::fd::OwnedFd;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sandbar_core::{EndCause, Error, ErrorKind, Result, State, UsageEntry};
 use sandbar_engine::Host;
@@ -36,6 +38,16 @@ pub(crate) struct Ending {
     pub(crate) cause: Option<EndCause>,
     /// Bytes of disk that it holds, where somebody counted them.
     pub(crate) disk_bytes: Option<u64>,
+    /// Whether its layers may serve another sandbox, should they be as they were made: where nobody outside can have got hold of a descriptor of theirs.
+    pub(crate) layers: Layers,
+}
+
+/// What is done with writable layers that nothing was written to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Layers {
+    #[default]
+    Removed,
+    Kept,
 }
 
 impl Ending {
@@ -47,7 +59,7 @@ impl Ending {
             _ if owner.is_some_and(|owner| owner.lives().is_ok_and(|lives| !lives)) => EndCause::OwnerGone,
             _ => EndCause::Unknown,
         };
-        Self { cause: Some(cause), disk_bytes: None }
+        Self { cause: Some(cause), ..Self::default() }
     }
 }
 
@@ -76,7 +88,9 @@ pub(crate) fn tear_down(
         Groups::Known(group) => group,
         Groups::Unknown => found.as_ref(),
     };
+    let mounts = mark.and_then(Mounts::hold);
     end_processes(folder, mark, group)?;
+    let unmounting = mounts.map(Mounts::let_go);
     if let Some(record) = &record {
         write_usage(home, record, group, ending);
     }
@@ -94,7 +108,7 @@ pub(crate) fn tear_down(
         left.push(format!("name of `{}` ({cause})", folder.id()));
     }
     let mode = record.map_or_else(any_mode, |record| record.private.ids);
-    if let Err(cause) = delete_folder(home, folder, &mode) {
+    if let Err(cause) = delete_folder(home, folder, &mode, ending.layers, unmounting) {
         left.push(cause);
     }
     report(folder, left)
@@ -229,12 +243,62 @@ fn release_names(home: &Home, folder: &Folder, record: Option<&StoredRecord>) ->
     Ok(())
 }
 
+/// The mounts of a sandbox, kept beyond its last process: taking down an overlay makes the kernel wait, in vain mostly, and that is better done beside
+/// the rest than in the last breath of the process that everybody waits for.
+#[derive(Debug)]
+struct Mounts(OwnedFd);
+
+impl Mounts {
+    /// Without it the kernel takes them down with the first process.
+    fn hold(agent: &AgentMark) -> Option<Self> {
+        let path = format!("/proc/{}/ns/mnt", agent.pid()?.as_raw_nonzero());
+        let namespace = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        // Opened before this look, so it is that process'.
+        agent.lives().is_ok_and(|lives| lives).then_some(Self(namespace))
+    }
+
+    /// Takes them down, in a thread where one can be had.
+    fn let_go(self) -> Unmounting {
+        Unmounting(
+            std::thread::Builder::new().name("sandbar-unmount".to_owned()).spawn(move || drop(self.0)).ok(),
+        )
+    }
+}
+
+/// Mounts that are being taken down.
+#[derive(Debug)]
+struct Unmounting(Option<JoinHandle<()>>);
+
+impl Unmounting {
+    /// Waits until they are.
+    fn finish(self) {
+        if let Some(thread) = self.0 {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// Moves the folder out of sight and deletes it; the text says what is left.
-fn delete_folder(home: &Home, folder: &Folder, mode: &IdMode) -> std::result::Result<(), String> {
+fn delete_folder(
+    home: &Home,
+    folder: &Folder,
+    mode: &IdMode,
+    layers: Layers,
+    unmounting: Option<Unmounting>,
+) -> std::result::Result<(), String> {
     // Held from before it is in the trash, so that nobody else begins there.
     let _ = flock(folder, FlockOperation::NonBlockingLockExclusive);
     let place = home.folder_path(folder.id());
     home.trash(folder).map_err(|cause| format!("`{}` ({cause})", place.display()))?;
+    // What the overlays do not know of.
+    folder.remove_files();
+    if let Some(unmounting) = unmounting {
+        unmounting.finish();
+    }
+    if layers == Layers::Kept {
+        // Whatever does not fit, or fails, leaves them where they are, to be removed with the rest.
+        let _ = home.keep_layers(folder, mode);
+    }
     home.empty_trash(folder.id(), mode)
         .map_err(|cause| format!("`{}` ({cause})", home.trash_path(folder.id()).display()))
 }

@@ -359,7 +359,7 @@ fn the_data_folder_is_closed_at_every_level() {
     let home = Home::new();
     let id = home.create(&[]);
     let mut open = Vec::new();
-    for folder in ["", "sandboxes", "names", "ids", "templates", "trash"]
+    for folder in ["", "sandboxes", "names", "ids", "templates", "trash", "pool"]
         .iter()
         .map(|f| home.path().join(f))
         .chain([home.path().join("sandboxes").join(&id)])

@@ -20,6 +20,7 @@ use super::trees::{self, Trees};
 use crate::error::Error;
 use crate::handover::FIRST_CLOSED_FD;
 use crate::ids::IdMode;
+use crate::layers::{LAYERS_MODE, layers_of};
 use crate::obstacle::Obstacle;
 use crate::plan::{OOM_SCORE, Plan, Step};
 use crate::proc_id;
@@ -225,11 +226,9 @@ fn make_layers(plan: &Plan<'_>) -> Result<OwnedFd, Error> {
         IdMode::Range { base, .. } => Some(*base),
         IdMode::Subordinate(_) | IdMode::Single => None,
     };
-    let folder = own_folder(plan.writable, LAYERS_FOLDER, 0o700, owner)?;
-    for (name, mode) in [("upper", 0o755), ("work", 0o700), ("usr-upper", 0o755), ("usr-work", 0o700)] {
-        if owner.is_some() || !name.starts_with("usr") {
-            own_folder(folder.as_fd(), name, mode, owner)?;
-        }
+    let folder = own_folder(plan.writable, LAYERS_FOLDER, LAYERS_MODE, owner)?;
+    for layer in layers_of(&plan.ids) {
+        own_folder(folder.as_fd(), layer.name, layer.mode, owner)?;
     }
     Ok(folder)
 }

@@ -5,4 +5,6 @@ mod spread;
 mod tree;
 mod walk;
 
+pub(crate) use walk::open_folder;
+
 pub use tree::{RemoveError, remove_tree};

@@ -222,7 +222,7 @@ fn rewind(level: &mut Level) -> bool {
 }
 
 /// Opens a folder for emptying: no link, nothing mounted, and with all rights for its owner.
-pub(super) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let all = Mode::RWXU;

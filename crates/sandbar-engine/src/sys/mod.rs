@@ -5,6 +5,7 @@ mod clone;
 mod exec;
 mod fds;
 mod identity;
+mod inode;
 mod kvm;
 mod landlock;
 mod mount;
@@ -15,6 +16,7 @@ pub(crate) use clone::{Cloned, clone, exit};
 pub(crate) use exec::{exec, reset_signals};
 pub(crate) use fds::{close_from, close_raw, dup_onto, unshare_cgroup};
 pub(crate) use identity::{clear_groups, set_effective, set_ids};
+pub(crate) use inode::{InodeAttributes, inode_attributes};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use kvm::kvm_run_two_instructions;
 pub(crate) use kvm::{KVM_API, kvm_api_version, kvm_create_vm};

@@ -2,7 +2,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, fstat, mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fstat, mkdirat, openat, renameat, renameat_with,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 use sandbar_core::SandboxId;
@@ -135,6 +136,16 @@ impl Folder {
     /// Removes a file in it, if it is there.
     pub(crate) fn remove_file(&self, name: &str) -> rustix::io::Result<()> {
         found(unlinkat(&self.dir, name, AtFlags::empty())).map(|_| ())
+    }
+
+    /// Removes the files in it as far as that can be done; it is on its way out.
+    pub(crate) fn remove_files(&self) {
+        let Ok(entries) = Dir::read_from(&self.dir) else { return };
+        for entry in entries.filter_map(Result::ok) {
+            if entry.file_type() != FileType::Directory {
+                let _ = unlinkat(&self.dir, entry.file_name(), AtFlags::empty());
+            }
+        }
     }
 
     /// Whether there is an entry `name` in it that is a folder.

@@ -5,6 +5,7 @@ mod lock;
 mod main_log;
 mod names;
 mod open;
+mod pool;
 mod record;
 mod slots;
 mod trash;

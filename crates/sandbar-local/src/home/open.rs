@@ -17,9 +17,11 @@ const FORMAT: u32 = 1;
 /// Longest `version` file that is read, in bytes.
 const MAX_VERSION: usize = 64;
 /// Folders of the data folder.
-const FOLDERS: &[&str] = &["names", "ids", "templates", SANDBOXES, "trash"];
+const FOLDERS: &[&str] = &["names", "ids", "templates", SANDBOXES, "trash", POOL];
 /// The folder of the sandboxes' own.
 const SANDBOXES: &str = "sandboxes";
+/// Emptied folders of layers for other sandboxes.
+pub(super) const POOL: &str = "pool";
 /// Every folder in here is for its owner alone.
 pub(super) const PRIVATE: Mode = Mode::RWXU;
 

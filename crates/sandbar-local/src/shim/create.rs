@@ -14,7 +14,7 @@ use super::protocol::CreateOrders;
 use super::shared::Shared;
 use crate::error::{engine, fail, io_error};
 use crate::home::{AgentMark, EGRESS, Home, Private, StoredRecord, isolation, now};
-use crate::teardown::{self, Ending, Groups};
+use crate::teardown::{self, Ending, Groups, Layers};
 use crate::template;
 
 /// Makes the sandbox up to its configured agent, of what was prepared where that fits. A failure leaves nothing, or its error names what is left.
@@ -44,9 +44,14 @@ pub(super) fn create(
     if let Err(error) = making.make(orders, config, pipes) {
         return Err(undo(&parts, error, Some(record)));
     }
-    let Parts { home, folder, lock, cgroup, agent, log, .. } = parts;
+    let Parts { home, folder, lock, shape, cgroup, agent, log, .. } = parts;
+    let mut shared = Shared::new(home, folder, lock, record, cgroup, agent.pidfd);
+    // Through a folder of the host's that others use, too, a descriptor can be handed out of the sandbox, and work on what it names afterwards.
+    if shape.mounts.is_empty() {
+        shared.untouched_layers = Layers::Kept;
+    }
     let wish = Wish { ports: listeners, lifetime_ms: orders.lifetime_ms };
-    Ok(Guard::of_new(Shared::new(home, folder, lock, record, cgroup, agent.pidfd), wish, log))
+    Ok(Guard::of_new(shared, wish, log))
 }
 
 /// A sandbox in the making.

@@ -153,6 +153,8 @@ impl Place<'_> {
     fn fill(&self, sources: &[OwnedFd], pipes: &Pipes) -> Result<Filled> {
         super::log::redirect(self.folder);
         let (ids, slot) = self.ids()?;
+        // Without them it makes its own.
+        let _ = self.home.reuse_layers(self.folder, &ids);
         let skeleton = self.base.skeleton(self.home)?;
         let limits = self.shape.limits.to_engine();
         let cgroup = Cgroup::create(&self.host.cgroups, self.folder.id().as_str(), &limits)

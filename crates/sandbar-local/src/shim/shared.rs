@@ -12,6 +12,7 @@ use super::main_command::Progress;
 use super::ports::Ports;
 use crate::error::ErrorForm;
 use crate::home::{Folder, Home, Lock, StoredRecord, now};
+use crate::teardown::Layers;
 
 /// What the tasks of a shim have in common.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(super) struct Shared {
     pub(super) folder: Folder,
     pub(super) lock: Lock,
     pub(super) cgroup: Option<Cgroup>,
+    /// What becomes of layers that nothing was written to.
+    pub(super) untouched_layers: Layers,
     /// The agent.
     pub(super) pidfd: OwnedFd,
     pub(super) ports: Ports,
@@ -59,6 +62,7 @@ impl Shared {
             folder,
             lock,
             cgroup,
+            untouched_layers: Layers::Removed,
             pidfd,
             ports: Ports::default(),
             counters: Mutex::new(counters),

@@ -14,6 +14,7 @@ mod limits;
 mod long;
 mod main_command;
 mod parts;
+mod pool;
 mod refusals;
 mod resources;
 mod sockets;
