@@ -96,8 +96,7 @@ impl State {
     fn single_id_text(name: &str) -> String {
         format!(
             "user `{name}` is not available: this sandbox has a single id; give the host's user subordinate ids \
-             (`usermod --add-subuids 100000-165535 --add-subgids 100000-165535 NAME`, and install `newuidmap`), or \
-             run Sandbar as root"
+             (`sandbar doctor` says how), or run Sandbar as root"
         )
     }
 

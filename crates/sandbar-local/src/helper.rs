@@ -75,7 +75,7 @@ fn places_beside(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether only root, this user and its own group can change what is at `path`.
-fn is_trusted(path: &Path) -> bool {
+pub(crate) fn is_trusted(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     std::fs::metadata(path).is_ok_and(|meta| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbar_core::{ExitStatus, MainState, MainStatus, Result, SandboxId, SandboxRecord, State};
+use sandbar_core::{ExitStatus, MainState, MainStatus, PortMapping, Result, SandboxId, SandboxRecord, State};
 
 use crate::ask::DESTRUCTION;
 use crate::error::unknown;
@@ -75,6 +75,11 @@ impl Observed {
         }
     }
 
+    /// The ports that somebody of ours serves: without a shim there are none, whoever listens at their addresses.
+    pub(crate) fn served_ports(&self) -> Vec<PortMapping> {
+        if self.guarded { self.record.ports.clone() } else { Vec::new() }
+    }
+
     /// The record as readers get it; `base` is what the host's programs are now.
     pub(crate) fn public(&self, base: Option<&Base>) -> SandboxRecord {
         let state = self.state();
@@ -95,11 +100,15 @@ impl Observed {
                     .into(),
             );
         }
+        if !self.guarded && state == State::Running && !self.record.ports.is_empty() {
+            reasons.push("nobody serves its published ports now: the next command that needs it does".into());
+        }
         if base.is_some_and(|base| base.fingerprint != self.record.private.fingerprint) {
             reasons.push("base changed".into());
         }
         let reason = if reasons.is_empty() { None } else { Some(reasons.join("; ")) };
         let mut record = self.record.to_public(state, reason);
+        record.ports = self.served_ports();
         if let Some(main) = &mut record.main {
             self.correct(main, state);
         }

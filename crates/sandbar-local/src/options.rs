@@ -6,9 +6,10 @@ use sandbar_core::{
     Base, CreateOptions, DeadlineAction, EgressPolicy, Error, ErrorKind, Isolation, Lifetime, LimitDemand,
     MainCommand, Result,
 };
+use sandbar_engine::Host;
 use sandbar_engine::cgroup::Controller;
-use sandbar_engine::{Host, MIN_CPUS_MILLI};
 
+use crate::bounds;
 use crate::config::{BACKEND, Defaults};
 use crate::error::{engine, fail};
 use crate::home::AgentMark;
@@ -53,12 +54,7 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
         let why = "the strongest isolation of this version is `namespaces`";
         return Err(refuse(&format!("isolation `{}`", isolation_name(min_isolation)), why));
     }
-    if let Some(least) = resources.cpu_millis.filter(|millis| *millis < MIN_CPUS_MILLI) {
-        let message = format!(
-            "a processor limit of {least} thousandths is not valid: expected at least {MIN_CPUS_MILLI}"
-        );
-        return Err(fail(ErrorKind::InvalidInput, "create", message));
-    }
+    bounds::check("create", &resources)?;
     let limits = LimitOrders::new(resources, limit_demand, defaults);
     if limit_demand == LimitDemand::Enforced {
         check_demand(&limits)?;

@@ -148,8 +148,7 @@ fn failed(failure: Failure, request: &StartRequest) -> RpcError {
 
 fn process_limit(request: &StartRequest) -> RpcError {
     let text = format!(
-        "start `{}`: no process can be made: the sandbox's limit on processes is reached; end some, or give it a \
-         higher limit",
+        "start `{}`: no process can be made: the sandbox's limit on processes is reached",
         request.process.cmd
     );
     RpcError::new(Code::ResourceExhausted, text).with_reason(reason::PROCESS_LIMIT)

@@ -9,7 +9,9 @@ use crate::output::{Printer, escape, print_bytes, print_json, short_size};
 pub(crate) async fn capacity(provider: &dyn SandboxProvider, printer: Printer) -> Result<ExitStatus> {
     let capacity = printer.progress("measuring", provider.require_capacity()?.measure()).await?;
     if printer.json() {
-        print_json(&capacity)?;
+        let mut form = serde_json::to_value(&capacity).expect("own types always serialise");
+        form["version"] = 1.into();
+        print_json(&form)?;
     } else {
         print_bytes(text(&capacity).as_bytes())?;
     }

@@ -37,7 +37,7 @@ pub(crate) async fn destroy(
         }
     }
     if printer.json() {
-        print_json(&json!({"destroyed": destroyed, "absent": absent, "failed": failed}))?;
+        print_json(&json!({"version": 1, "destroyed": destroyed, "absent": absent, "failed": failed}))?;
     }
     Ok(match (failed.as_slice(), absent.as_slice()) {
         ([_, ..], _) => ExitStatus::Failed,

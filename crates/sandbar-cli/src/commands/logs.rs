@@ -56,13 +56,13 @@ fn form(event: &LogEvent) -> Value {
         LogEvent::Output(chunk) => {
             let stream = if chunk.stream == LogStream::Stdout { "stdout" } else { "stderr" };
             match std::str::from_utf8(&chunk.bytes) {
-                Ok(text) => json!({"at": rfc3339(chunk.at), "stream": stream, "data": text}),
+                Ok(text) => json!({"version": 1, "at": rfc3339(chunk.at), "stream": stream, "data": text}),
                 Err(_) => {
-                    json!({"at": rfc3339(chunk.at), "stream": stream, "data_base64": STANDARD.encode(&chunk.bytes)})
+                    json!({"version": 1, "at": rfc3339(chunk.at), "stream": stream, "data_base64": STANDARD.encode(&chunk.bytes)})
                 }
             }
         }
-        LogEvent::Lost(bytes) => json!({"lost": bytes}),
+        LogEvent::Lost(bytes) => json!({"version": 1, "lost": bytes}),
         _ => Value::Null,
     }
 }

@@ -2,7 +2,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbar::{CreateOptions, Error, ErrorKind, Sandbox, SandboxProvider};
+use sandbar::{CreateOptions, Error, ErrorKind, LimitState, Sandbox, SandboxProvider};
 use tokio::time::timeout;
 
 use crate::commands::interrupt::interrupted;
@@ -24,6 +24,7 @@ pub(super) async fn make(
     signals: &mut Signals,
 ) -> Result<Arc<dyn Sandbox>> {
     let has_ports = !options.ports.is_empty();
+    let limits_cpu = options.resources.cpu_millis.is_some();
     let mut making = pin!(printer.progress("creating a sandbox", provider.create(options)));
     let signal = tokio::select! {
         biased;
@@ -37,6 +38,9 @@ pub(super) async fn make(
             if has_ports {
                 tell_ports(sandbox.as_ref(), printer).await;
             }
+            if limits_cpu {
+                tell_cpu(sandbox.as_ref(), printer).await;
+            }
             return Ok(sandbox);
         }
     };
@@ -44,6 +48,15 @@ pub(super) async fn make(
         unmake(sandbox.as_ref(), printer).await?;
     }
     Err(interrupted(signal))
+}
+
+/// Says so where the limit on processor time that was asked for holds nothing.
+async fn tell_cpu(sandbox: &dyn Sandbox, printer: Printer) {
+    // What can't be looked at now, `describe` tells.
+    let Ok(record) = sandbox.record().await else { return };
+    if record.limits.get("cpu").is_some_and(|limit| limit.state != LimitState::Enforced) {
+        printer.warn("the cpu limit is not enforced here; see `sandbar doctor`");
+    }
 }
 
 /// Destroys a sandbox of ours.

@@ -20,6 +20,7 @@ pub(super) fn to_json(id: &SandboxId, end: End, captured: &Captured, duration: D
         End::Detached(_) => ("detached", None, None),
     };
     let mut value = json!({
+        "version": 1,
         "id": id,
         "outcome": outcome,
         "code": code,

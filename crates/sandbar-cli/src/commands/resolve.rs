@@ -9,8 +9,8 @@ use crate::value::is_shaped_like_an_id;
 /// Candidates named in the error for what could mean several.
 const MAX_CANDIDATES: usize = 5;
 
-/// Finds the sandbox that somebody means: by id, else by its name or the beginning of an id, if that is one sandbox. `None` means that there is
-/// positively no such sandbox. What is shaped like an id is one: where it is gone, nothing else is meant, whatever its name is.
+/// Finds the sandbox that somebody means: by id, else by its name, else by the beginning of an id, if that is one sandbox. `None` means that
+/// there is positively no such sandbox. What is shaped like an id is one: where it is gone, nothing else is meant, whatever its name is.
 pub(super) async fn resolve(
     provider: &dyn SandboxProvider,
     text: &str,
@@ -26,16 +26,18 @@ pub(super) async fn resolve(
     }
     let is_named = |record: &SandboxRecord| record.name.as_ref().is_some_and(|name| name.as_str() == text);
     let mut meant = provider.list_all(Query::new()).await?;
-    meant.retain(|record| is_named(record) || record.id.as_str().starts_with(text));
-    // One that has the name comes first.
-    meant.sort_by_key(|record| (!is_named(record), record.id.clone()));
+    // A whole name is no beginning of something else: else whoever makes a sandbox could take the name of another away.
+    if meant.iter().any(is_named) {
+        meant.retain(is_named);
+    } else {
+        meant.retain(|record| record.id.as_str().starts_with(text));
+    }
+    meant.sort_by_key(|record| record.id.clone());
     match meant.as_slice() {
         [] => Ok(None),
         [record] => Ok(Some(record.id.clone())),
         many => {
-            let name = |record: &SandboxRecord| {
-                format!("`{}`{}", record.id, if is_named(record) { " (its name)" } else { "" })
-            };
+            let name = |record: &SandboxRecord| format!("`{}`", record.id);
             let shown: Vec<_> = many.iter().take(MAX_CANDIDATES).map(name).collect();
             let more = if many.len() > MAX_CANDIDATES { ", …" } else { "" };
             let message = format!("`{text}` could be any of {}: {}{more}", many.len(), shown.join(", "));
@@ -102,21 +104,26 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_name_that_begins_an_id_of_another_is_ambiguous() {
+    async fn a_name_goes_before_the_beginning_of_an_id() {
         let provider = MemoryProvider::new();
         let first = create(&provider, "first").await;
         let beginning = &first.as_str()[..first.as_str().len() - 1];
         assert_eq!(resolve(&provider, beginning, "destroy").await.unwrap(), Some(first.clone()));
         let second = create(&provider, beginning).await;
-        let error = resolve(&provider, beginning, "destroy").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        let text = error.to_string();
-        assert!(
-            text.contains(&format!("`{second}` (its name)")) && text.contains(&format!("`{first}`")),
-            "{text}"
-        );
-        // Each is still to be had by its id, and a name that begins no id by its name.
+        assert_eq!(resolve(&provider, beginning, "destroy").await.unwrap(), Some(second));
         assert_eq!(resolve(&provider, first.as_str(), "destroy").await.unwrap(), Some(first.clone()));
         assert_eq!(resolve(&provider, "first", "destroy").await.unwrap(), Some(first));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_begins_several_ids_is_ambiguous() {
+        let provider = MemoryProvider::new();
+        let (first, second) = (create(&provider, "first").await, create(&provider, "second").await);
+        let both = first.as_str().chars().zip(second.as_str().chars());
+        let beginning: String = both.take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
+        let error = resolve(&provider, &beginning, "destroy").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let text = error.to_string();
+        assert!(text.contains(&format!("`{second}`")) && text.contains(&format!("`{first}`")), "{text}");
     }
 }

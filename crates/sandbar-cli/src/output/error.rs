@@ -25,7 +25,7 @@ impl Printer {
         match (error, kept) {
             (Some(error), None) => self.error(error),
             (error, Some(id)) if self.json() => {
-                let mut form = error.as_ref().map_or_else(|| json!({"error": null}), to_json);
+                let mut form = error.as_ref().map_or_else(|| json!({"version": 1, "error": null}), to_json);
                 form["kept"] = json!(id);
                 // Nobody can be told that standard error is broken.
                 let _ = writeln!(io::stderr().lock(), "{form}");
@@ -84,7 +84,7 @@ pub(super) fn to_json(error: &Error) -> Value {
         message.push_str(": ");
         message.push_str(&cause);
     }
-    json!({"error": {
+    json!({"version": 1, "error": {
         "kind": error.kind(),
         "operation": error.operation(),
         "resource": error.resource(),
@@ -125,7 +125,7 @@ mod tests {
     fn json_has_every_key() {
         assert_eq!(
             to_json(&error()),
-            json!({"error": {
+            json!({"version": 1, "error": {
                 "kind": "unavailable",
                 "operation": "create",
                 "resource": "sandbox `x`",

@@ -35,7 +35,7 @@ fn run_prints_one_object() {
     assert_eq!(
         printed,
         json!({
-            "outcome": "exited", "code": 3, "signal": null, "cause": null,
+            "version": 1, "outcome": "exited", "code": 3, "signal": null, "cause": null,
             "stdout": "out\n", "stderr_base64": "/w==", "truncated": false,
         })
     );

@@ -1,4 +1,6 @@
-use crate::harness::{Home, both, code};
+use std::io::{BufRead, BufReader};
+
+use crate::harness::{Home, both, code, start};
 
 /// Runs `sandbar ARGUMENTS…` with a limit of the shell's.
 fn limited(home: &Home, limit: &str, arguments: &[&str]) -> std::process::Output {
@@ -52,11 +54,13 @@ fn output_beyond_the_limit_on_file_sizes_is_a_failure_and_not_our_end() {
 #[test]
 fn the_least_and_the_most_that_an_option_takes_is_what_works() {
     let home = Home::new();
+    let (memory, cpus) = machine();
     for option in [
         ["--memory", "4M"],
-        ["--memory", "9223372036854771712"],
+        ["--memory", &memory.to_string()],
         ["--cpus", "0.01"],
-        ["--cpus", "8191.999"],
+        ["--cpus", &cpus.to_string()],
+        ["--pids", "3"],
         ["--pids", "4194304"],
         ["--disk", "1M"],
         ["--disk", "9223372036854771712"],
@@ -64,4 +68,66 @@ fn the_least_and_the_most_that_an_option_takes_is_what_works() {
         let output = home.run(&[&["run"], &option[..], &["--", "true"]].concat());
         assert_eq!(code(&output), 0, "{option:?}: {}", both(&output));
     }
+}
+
+/// Memory in bytes and processors of this machine.
+fn machine() -> (u64, usize) {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kib: u64 = text.lines().next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
+    let cpus = std::fs::read_to_string("/proc/stat").unwrap();
+    (kib << 10, cpus.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count())
+}
+
+#[test]
+fn what_the_machine_does_not_have_is_usage() {
+    let home = Home::new();
+    let (memory, cpus) = machine();
+    let refused = [
+        (["--memory", "99999T"], memory.to_string()),
+        (["--cpus", &(cpus + 1).to_string()], format!("at most {cpus}")),
+        (["--pids", "2"], "at least 3".to_owned()),
+    ];
+    let refuse = |arguments: &[&str], named: &str| {
+        let output = home.run(arguments);
+        let text = both(&output);
+        assert_eq!(code(&output), 2, "{arguments:?}: {text}");
+        assert!(text.contains(named), "{arguments:?}: {text}");
+    };
+    for (option, named) in &refused {
+        refuse(&[&["create"], &option[..]].concat(), named);
+    }
+    home.assert_empty();
+    let id = home.create(&[]);
+    let before = home.json(&["describe", &id, "--json"])["limits"].clone();
+    for (option, named) in &refused {
+        refuse(&[&["resources", &id], &option[..]].concat(), named);
+    }
+    assert_eq!(home.json(&["describe", &id, "--json"])["limits"], before);
+}
+
+#[test]
+fn a_cpu_limit_that_holds_nothing_is_told() {
+    let home = Home::new();
+    let output = home.run(&["create", "--cpus", "1"]);
+    assert_eq!(code(&output), 0, "{}", both(&output));
+    let id = String::from_utf8(output.stdout.clone()).unwrap();
+    let state = home.json(&["describe", id.trim(), "--json"])["limits"]["cpu"]["state"].clone();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(told.contains("cpu limit is not enforced here"), state != "enforced", "{state}: {told}");
+}
+
+#[test]
+fn who_runs_into_the_limit_on_processes_is_told_how_to_raise_it() {
+    let home = Home::new();
+    let id = home.create(&["--pids", "3"]);
+    let mut held = start(&mut home.sandbar(&["exec", &id, "--", "sh", "-c", "echo up; exec sleep 60"]));
+    let mut line = String::new();
+    BufReader::new(held.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    let output = home.run(&["exec", &id, "--", "true"]);
+    assert_eq!(code(&output), 125, "{}", both(&output));
+    let hint = format!("`sandbar resources {id} --pids N`");
+    assert!(both(&output).contains(&hint), "{}", both(&output));
+    held.kill().unwrap();
+    held.wait().unwrap();
 }

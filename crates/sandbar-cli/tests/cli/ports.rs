@@ -123,7 +123,11 @@ fn a_chosen_address_comes_back_with_a_new_shim() {
     // Somebody else takes it while no shim holds it: told, and not moved elsewhere.
     kill(&shim());
     let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    home.text(&["stats", &id]);
+    let record = home.json(&["describe", &id, "--json"]);
+    assert_eq!(record["ports"], json!([]), "{record}");
+    assert!(record["reason"].as_str().unwrap().contains("nobody serves"), "{record}");
+    assert_eq!(home.json(&["ls", "--json"])[0]["ports"], json!([]));
+    assert_eq!(home.json(&["port", &id, "--json"])["ports"], json!([]), "what is not ours is not listed");
     let record = home.json(&["describe", &id, "--json"]);
     assert_eq!(record["ports"], json!([]), "{record}");
     assert!(record["reason"].as_str().unwrap().contains("somebody else listens there"), "{record}");

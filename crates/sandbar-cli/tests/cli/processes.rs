@@ -244,8 +244,10 @@ fn kill_reaches_trees_and_single_processes() {
 fn kill_tells_what_is_absent_and_what_is_nonsense() {
     let home = Home::new();
     home.create(&["--name", "demo"]);
-    // 1 is Sandbar's own, and not for anybody to signal.
-    for absent in [&["demo", "4000000"][..], &["demo", "1"], &["no-such-sandbox", "5"]] {
+    let own = home.run(&["kill", "demo", "1"]);
+    assert_eq!(code(&own), 125, "{}", both(&own));
+    assert!(both(&own).contains("process 1 is Sandbar's own and can't be signalled"), "{}", both(&own));
+    for absent in [&["demo", "4000000"][..], &["no-such-sandbox", "5"]] {
         let output = home.run(&[&["kill"], absent].concat());
         assert_eq!(code(&output), 1, "{}", both(&output));
         assert!(both(&output).contains("does not exist"), "{}", both(&output));

@@ -28,7 +28,7 @@ fn limits_are_shown_and_changed() {
 fn room_is_measured() {
     let home = Home::new();
     let capacity = home.json(&["capacity", "--json"]);
-    for key in ["admits", "detail", "disk_bytes", "inodes", "memory_bytes"] {
+    for key in ["version", "admits", "detail", "disk_bytes", "inodes", "memory_bytes"] {
         assert!(capacity.get(key).is_some(), "{key}: {capacity}");
     }
     assert!(

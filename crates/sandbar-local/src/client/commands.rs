@@ -3,7 +3,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use sandbar_core::{
-    Command, Commands, Error, ErrorKind, ExitStatus, Output, PartialOutput, Result, RunOptions, Stdin,
+    Command, Commands, Error, ErrorKind, ExitStatus, Output, PartialOutput, Result, RunOptions, SandboxId,
+    Stdin,
 };
 use sandbar_wire::envd::{Channel, RpcError, reason};
 
@@ -39,7 +40,7 @@ impl Commands for Link {
         };
         let mut process = match self.start(wish, RUN).await? {
             Ok(process) => process,
-            Err(error) => return shell_answer(&error, begun),
+            Err(error) => return shell_answer(self.id(), &error, begun),
         };
         let mut kept = Kept::new(output_limit);
         let pid = process.pid;
@@ -133,12 +134,12 @@ fn append(kept: &mut BytesMut, bytes: &[u8], limit: usize) -> bool {
 }
 
 /// A program that could not be started, as a shell tells it; other refusals are errors.
-fn shell_answer(error: &RpcError, begun: Instant) -> Result<Output> {
+fn shell_answer(id: &SandboxId, error: &RpcError, begun: Instant) -> Result<Output> {
     let code = match error.reason.as_deref() {
         Some(reason::PROGRAM_NOT_FOUND) => NOT_FOUND,
         Some(reason::PROGRAM_NOT_EXECUTABLE) => NOT_EXECUTABLE,
         _ => {
-            let error: Error = fault::rpc(RUN, error);
+            let error: Error = fault::start(id, RUN, error);
             return Err(error);
         }
     };
@@ -173,12 +174,13 @@ mod tests {
     #[test]
     fn a_shell_would_say_the_same() {
         let refusal = |why| RpcError::new(Code::InvalidArgument, "no such program").with_reason(why);
-        let output = shell_answer(&refusal(reason::PROGRAM_NOT_FOUND), Instant::now()).unwrap();
+        let id = SandboxId::new("s0123456789abcdefghj").unwrap();
+        let output = shell_answer(&id, &refusal(reason::PROGRAM_NOT_FOUND), Instant::now()).unwrap();
         assert_eq!((output.status, &output.stderr[..]), (ExitStatus::Code(127), &b"no such program\n"[..]));
-        let output = shell_answer(&refusal(reason::PROGRAM_NOT_EXECUTABLE), Instant::now()).unwrap();
+        let output = shell_answer(&id, &refusal(reason::PROGRAM_NOT_EXECUTABLE), Instant::now()).unwrap();
         assert_eq!(output.status, ExitStatus::Code(126));
         assert_eq!(
-            shell_answer(&refusal(reason::BAD_CWD), Instant::now()).unwrap_err().kind(),
+            shell_answer(&id, &refusal(reason::BAD_CWD), Instant::now()).unwrap_err().kind(),
             ErrorKind::InvalidInput
         );
     }

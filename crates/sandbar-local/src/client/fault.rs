@@ -1,6 +1,6 @@
 //! The one place where the agent's errors become those of the contract.
 
-use sandbar_core::{Error, ErrorKind, Retry};
+use sandbar_core::{Error, ErrorKind, Retry, SandboxId};
 use sandbar_wire::envd::{Code, RpcError, reason};
 
 use crate::config::BACKEND;
@@ -8,6 +8,21 @@ use crate::error::fail;
 
 /// Longest text of the agent's that is shown, in characters: what is inside may write it.
 const MAX_TEXT: usize = 500;
+
+/// What came of starting something in sandbox `id`, with the way out.
+pub(crate) fn start(id: &SandboxId, operation: &'static str, error: &RpcError) -> Error {
+    let refused = rpc(operation, error);
+    match error.reason.as_deref() {
+        Some(reason::PROCESS_LIMIT) => {
+            refused.with_hint(format!("end some processes, or raise it: `sandbar resources {id} --pids N`"))
+        }
+        Some(reason::UNKNOWN_USER) => {
+            refused.with_hint(format!("`sandbar exec {id} -- getent passwd` shows the users that it has"))
+        }
+        Some(reason::BAD_CWD) => refused.with_hint("name a folder that exists inside, or leave it out"),
+        _ => refused,
+    }
+}
 
 /// An error document of the agent.
 pub(crate) fn rpc(operation: &'static str, error: &RpcError) -> Error {
@@ -20,7 +35,15 @@ pub(crate) fn rpc(operation: &'static str, error: &RpcError) -> Error {
     let kind = match error.reason.as_deref() {
         Some(reason::PROGRAM_NOT_FOUND) => ErrorKind::NotFound,
         Some(reason::PROGRAM_NOT_EXECUTABLE) => ErrorKind::PermissionDenied,
-        Some(reason::BAD_CWD | reason::UNKNOWN_USER) => ErrorKind::InvalidInput,
+        Some(reason::UNKNOWN_USER) => {
+            let user = text.strip_prefix("invalid username: ").unwrap_or(&text);
+            return fail(
+                ErrorKind::InvalidInput,
+                operation,
+                format!("there is no user {user} in the sandbox"),
+            );
+        }
+        Some(reason::BAD_CWD) => ErrorKind::InvalidInput,
         Some(reason::OVERFLOW | reason::SLOW_READER) => ErrorKind::LimitExceeded,
         _ => kind_of(error.code),
     };
@@ -65,6 +88,26 @@ pub(crate) fn readable(text: &str) -> String {
     if shown.is_empty() {
         shown.push_str("the agent gave no reason");
     }
+    in_backticks(&shown)
+}
+
+/// The agent speaks the words of its protocol, which has values in plain quotes.
+fn in_backticks(text: &str) -> String {
+    let is_outside = |c: Option<char>| c.is_none_or(|c| c.is_whitespace() || ",.;:()".contains(c));
+    let mut shown = String::with_capacity(text.len());
+    let (mut before, mut is_open) = (None, false);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let turns = c == '\''
+            && if is_open {
+                is_outside(rest.peek().copied())
+            } else {
+                is_outside(before) && rest.clone().any(|c| c == '\'')
+            };
+        is_open ^= turns;
+        shown.push(if turns { '`' } else { c });
+        before = Some(c);
+    }
     shown
 }
 
@@ -87,6 +130,19 @@ mod tests {
         assert_eq!(kind(Code::Unauthenticated, Some(reason::UNKNOWN_USER)), ErrorKind::InvalidInput);
         assert_eq!(kind(Code::PermissionDenied, Some(reason::USER_REFUSED)), ErrorKind::Unsupported);
         assert_eq!(kind(Code::ResourceExhausted, Some(reason::OVERFLOW)), ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn values_are_in_backticks_and_a_user_who_is_absent_is_called_that() {
+        assert_eq!(in_backticks("path '/a b' does not exist"), "path `/a b` does not exist");
+        assert_eq!(in_backticks("cwd '/it's': no"), "cwd `/it's`: no");
+        assert_eq!(in_backticks("the sandbox's limit, users' own"), "the sandbox's limit, users' own");
+        let error =
+            RpcError::new(Code::Unauthenticated, "invalid username: 'ann'").with_reason(reason::UNKNOWN_USER);
+        let id = SandboxId::new("s0123456789abcdefghj").unwrap();
+        let told = start(&id, "run", &error);
+        assert!(told.message().contains("there is no user `ann`"), "{told}");
+        assert!(told.hint().is_some_and(|hint| hint.contains("getent passwd")), "{told}");
     }
 
     #[test]

@@ -82,9 +82,13 @@ impl Ports for Link {
 
     async fn published(&self) -> Result<Vec<PortMapping>> {
         const LIST: &str = "list ports";
+        // Who answers serves them. Where nobody does, somebody else may listen at the addresses that the record has.
+        let (Reply::Hello { .. }, _) = self.ask_shim(|| Op::Hello, ANSWER, LIST).await? else {
+            return Err(misplaced(LIST));
+        };
         let seen = self.inner().look(self.id(), LIST)?.ok_or_else(|| gone(LIST, self.id().as_str()))?;
         match seen.state() {
-            sandbar_core::State::Running => Ok(seen.record.ports),
+            sandbar_core::State::Running => Ok(seen.served_ports()),
             state => Err(not_running(LIST, self.id().as_str(), state, seen.record.reason.as_deref())),
         }
     }

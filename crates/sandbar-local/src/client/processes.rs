@@ -5,7 +5,7 @@ use futures::StreamExt;
 use futures::stream;
 use jiff::Timestamp;
 use sandbar_core::{
-    Command, Error, PartialOutput, Process, ProcessEvent, ProcessEvents, ProcessId, ProcessInfo,
+    Command, Error, ErrorKind, PartialOutput, Process, ProcessEvent, ProcessEvents, ProcessId, ProcessInfo,
     ProcessInput, ProcessOrigin, ProcessState, Processes, Result, Signal, SignalReach, SpawnOptions,
     StdinMode,
 };
@@ -17,11 +17,18 @@ use super::control::{Control, Handle};
 use super::fault;
 use super::link::Link;
 use super::start::{Followed, Said, Stopped, Wish, timed_out};
+use crate::error::fail;
 
 const SPAWN: &str = "spawn";
 const ATTACH: &str = "attach";
 const LIST: &str = "list processes";
 const SIGNAL: &str = "signal";
+/// The agent, to all that is inside.
+const AGENT: ProcessId = 1;
+/// Most processes that a listing may have: as many as Linux numbers unless told otherwise (`PID_MAX_DEFAULT`); an agent that lists more is not ours.
+const MAX_ROWS: usize = 32_768;
+/// Most bytes of a process' arguments, each with one for its end: what the kernel gives of a command line at once.
+const MAX_ARGV: usize = 4096;
 
 /// The processes of a sandbox: handles outlive the call, so they share the link.
 #[derive(Debug)]
@@ -43,7 +50,7 @@ impl Processes for Shared {
         };
         match self.0.start(wish, SPAWN).await? {
             Ok(process) => Ok(self.handle(process, pty.is_some(), timeout)),
-            Err(error) => Err(fault::rpc(SPAWN, &error)),
+            Err(error) => Err(fault::start(self.0.id(), SPAWN, &error)),
         }
     }
 
@@ -64,6 +71,11 @@ impl Processes for Shared {
     async fn list_all(&self) -> Result<Vec<ProcessInfo>> {
         let answer = self.0.call::<ProcessTable>("/process.Process/ListAll", &Empty {}, None, LIST).await?;
         match answer {
+            Ok(table) if table.processes.len() > MAX_ROWS => {
+                let why =
+                    format!("it lists {} processes: expected at most {MAX_ROWS}", table.processes.len());
+                Err(fault::nonsense(LIST, &why))
+            }
             Ok(table) => Ok(table.processes.into_iter().map(row).collect()),
             Err(error) if error.code == Code::Unimplemented => Err(too_old(LIST, "a list of all processes")),
             Err(error) => Err(fault::rpc(LIST, &error)),
@@ -90,6 +102,11 @@ impl Processes for Shared {
     }
 
     async fn signal_any(&self, pid: ProcessId, signal: Signal, reach: SignalReach) -> Result<bool> {
+        if pid == AGENT {
+            let message = "process 1 is Sandbar's own and can't be signalled";
+            return Err(fail(ErrorKind::PermissionDenied, SIGNAL, message)
+                .with_hint(format!("`sandbar destroy {}` ends the sandbox", self.0.id())));
+        }
         match Control::pipes(&self.0, pid).signal_whoever(signal, reach).await? {
             Some(there) => Ok(there),
             None => Err(too_old(SIGNAL, "a signal to a process that was not started through the contract")),
@@ -104,6 +121,30 @@ fn too_old(operation: &'static str, feature: &str) -> Error {
         .with_hint("make a new sandbox")
 }
 
+/// Arguments as far as they are shown: what is inside may write them.
+fn bounded(argv: Vec<String>) -> Vec<String> {
+    let mut left = MAX_ARGV;
+    let fits = |mut word: String| {
+        // Each word costs a byte of its own, so that empty ones have an end as well.
+        left = left.checked_sub(1)?;
+        cut(&mut word, left);
+        left -= word.len();
+        Some(word)
+    };
+    argv.into_iter().map_while(fits).collect()
+}
+
+/// As long a name as anybody needs for a user, a tag or a folder.
+fn short(mut text: String) -> String {
+    cut(&mut text, MAX_ARGV);
+    text
+}
+
+fn cut(text: &mut String, most: usize) {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
+}
+
 fn row(row: ProcessRow) -> ProcessInfo {
     let ProcessRow { pid, parent, user, state, started_unix_ms, argv, started } = row;
     let origin = if started.is_some() { ProcessOrigin::Contract } else { ProcessOrigin::Inside };
@@ -114,15 +155,15 @@ fn row(row: ProcessRow) -> ProcessInfo {
     });
     let StartedRow { tag, cwd, .. } = started.unwrap_or_default();
     ProcessInfo {
-        tag,
-        cwd,
+        tag: tag.map(short),
+        cwd: cwd.map(short),
         origin,
         parent,
-        user,
+        user: user.map(short),
         started_at: started_unix_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()),
         state: state.and_then(state_of),
         input,
-        ..ProcessInfo::new(pid, argv)
+        ..ProcessInfo::new(pid, bounded(argv))
     }
 }
 
@@ -181,4 +222,19 @@ fn events(link: Arc<Link>, process: Followed, timeout: Option<std::time::Duratio
         }
     })
     .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_have_an_end_whoever_wrote_them() {
+        let plain = vec!["a".to_owned(), String::new(), "b c".to_owned()];
+        assert_eq!(bounded(plain.clone()), plain);
+        let shown = bounded(vec!["x".to_owned(), "ü".repeat(5000), "y".to_owned()]);
+        assert_eq!(shown[1].len(), MAX_ARGV - 4);
+        assert!(bounded(vec![String::new(); 100_000]).len() <= MAX_ARGV);
+        assert_eq!(short("ü".repeat(5000)).len(), MAX_ARGV);
+    }
 }

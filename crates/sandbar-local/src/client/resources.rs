@@ -3,6 +3,7 @@ use sandbar_core::{Error, LimitDemand, ResourceControl, Resources, Result};
 
 use super::link::Link;
 use crate::ask::{ANSWER, misplaced};
+use crate::bounds;
 use crate::config::BACKEND;
 use crate::shim::protocol::{LimitOrders, Op, Reply};
 
@@ -17,6 +18,7 @@ impl ResourceControl for Link {
             let error = Error::invalid(OPERATION, "no limit is named: expected at least one");
             return Err(error.with_backend(BACKEND));
         }
+        bounds::check(OPERATION, &resources)?;
         let op = || Op::SetResources { limits: LimitOrders::change(resources, demand) };
         match self.ask_shim(op, ANSWER, OPERATION).await? {
             (Reply::Resized, _) => Ok(()),

@@ -59,13 +59,17 @@ pub enum Weight {
 
 /// A command that mends a fault.
 ///
-/// `{user}`, `{uid}`, `{home}` (the data folder), `{parent}` (the folder it is in), `{helper}` (the executable) and `{covers}` (what lies over `/proc`) are replaced by what they are on this machine.
+/// `{user}`, `{uid}`, `{ids}` (a range of subordinate ids that nobody has), `{home}` (the data folder), `{parent}` (the folder it is in), `{helper}` (the executable) and `{covers}` (what lies over `/proc`) are replaced by what they are on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mend {
     /// As root, wherever this is.
     Root(&'static str),
     /// As root of a machine that is no container.
     Host(&'static str),
+    /// As root of a machine that systemd runs.
+    Systemd(&'static str),
+    /// As the user who runs this, on a machine that systemd runs.
+    SystemdUser(&'static str),
     /// By whoever starts the container that this is.
     Container(&'static str),
     /// As the user who runs this.

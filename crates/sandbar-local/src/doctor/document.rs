@@ -22,7 +22,7 @@ of them, its error has the same words, and where a sandbox was made in spite of 
 
 *needed*: no sandbox without it; *recommended*: a wall or a limit is weaker without it; *optional*: a feature is missing without it. *warning*: the
 condition holds in part. Commands are shown for root; elsewhere than as root `doctor` puts `sudo` before them, and it fills in `{user}`,
-`{uid}`, `{home}` (the data folder), `{parent}` (the folder that it is in), `{helper}` (the `sandbar` executable) and `{covers}` (what lies over `/proc`). `IMAGE`
+`{uid}`, `{ids}` (a range of subordinate ids that nobody has), `{home}` (the data folder), `{parent}` (the folder that it is in), `{helper}` (the `sandbar` executable) and `{covers}` (what lies over `/proc`). `IMAGE`
 is the container's image, with its own arguments behind it. How to run sandboxes in a container: [containers.md](containers.md).
 ";
 
@@ -51,6 +51,8 @@ fn command(mend: Mend) -> String {
     match mend {
         Mend::Root(text) => format!("as root: `{text}`"),
         Mend::Host(text) => format!("as root, where this is no container: `{text}`"),
+        Mend::Systemd(text) => format!("as root, where systemd runs the machine: `{text}`"),
+        Mend::SystemdUser(text) => format!("as this user, where systemd runs the machine: `{text}`"),
         Mend::Container(text) => format!("in a container, where it is started: `{text}`"),
         Mend::User(text) => format!("as this user: `{text}`"),
         Mend::HostUser(text) => format!("as this user, where this is no container: `{text}`"),

@@ -10,6 +10,10 @@ const SETTINGS: &str = "/etc/sysctl.d/60-sandbar.conf";
 /// Longest file of the host's that is read for this.
 const MAX_FILE: u64 = 1 << 20;
 
+/// Where `useradd` begins to give subordinate ids (`SUB_UID_MIN`), and how many it gives (`SUB_UID_COUNT`).
+const FIRST_SUBORDINATE: u64 = 100_000;
+const SUBORDINATES: u64 = 65_536;
+
 /// Whose distribution this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
@@ -32,6 +36,10 @@ pub(crate) struct Facts {
     home: PathBuf,
     helper: Option<PathBuf>,
     covers: Vec<String>,
+    /// Whether systemd runs the machine (`sd_booted` looks at the same).
+    has_systemd: bool,
+    /// Ids that could be given to this user.
+    free_ids: String,
 }
 
 impl Facts {
@@ -48,6 +56,8 @@ impl Facts {
             home: home.to_owned(),
             helper: helper.map(Path::to_owned),
             covers: covers(&mounts),
+            has_systemd: Path::new("/run/systemd/system").is_dir(),
+            free_ids: free_ids(&["/etc/subuid", "/etc/subgid"].map(|file| bounded(file).unwrap_or_default())),
         }
     }
 
@@ -65,6 +75,8 @@ impl Facts {
         match mend {
             Mend::Root(text) => Some(self.as_root(&self.fill(text))),
             Mend::Host(text) => self.container.is_none().then(|| self.as_root(&self.fill(text))),
+            Mend::Systemd(text) => self.is_systemds().then(|| self.as_root(&self.fill(text))),
+            Mend::SystemdUser(text) => self.is_systemds().then(|| self.fill(text)),
             Mend::Container(text) => self.container.is_some().then(|| self.fill(text)),
             Mend::User(text) => Some(self.fill(text)),
             Mend::HostUser(text) => self.container.is_none().then(|| self.fill(text)),
@@ -79,6 +91,10 @@ impl Facts {
             }
             Mend::Package(package) => self.install(package).map(|text| self.as_root(&text)),
         }
+    }
+
+    fn is_systemds(&self) -> bool {
+        self.has_systemd && self.container.is_none()
     }
 
     fn as_root(&self, text: &str) -> String {
@@ -103,6 +119,7 @@ impl Facts {
         let helper = self.helper.as_deref().unwrap_or(Path::new("/usr/local/bin/sandbar"));
         text.replace("{user}", &quoted(&self.user))
             .replace("{uid}", &self.uid.to_string())
+            .replace("{ids}", &self.free_ids)
             .replace("{home}", &quoted(&self.home.to_string_lossy()))
             .replace("{parent}", &quoted(&parent.to_string_lossy()))
             .replace("{helper}", &quoted(&helper.to_string_lossy()))
@@ -157,6 +174,26 @@ fn user_name(passwd: &str, uid: u32) -> String {
     name.unwrap_or(&number).to_owned()
 }
 
+/// The first range of ids, as `useradd` cuts them, that none of these files gives to anybody.
+fn free_ids(files: &[String]) -> String {
+    let taken: Vec<(u64, u64)> = files
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter_map(|line| {
+            let mut fields = line.trim().split(':').skip(1);
+            let (first, count): (u32, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+            Some((u64::from(first), u64::from(first) + u64::from(count)))
+        })
+        .collect();
+    let mut first = FIRST_SUBORDINATE;
+    // Each turn goes past a range, so there are no more turns than ranges.
+    while let Some((_, end)) = taken.iter().find(|(start, end)| *start < first + SUBORDINATES && first < *end)
+    {
+        first = *end;
+    }
+    format!("{first}-{}", first + SUBORDINATES - 1)
+}
+
 /// Mounts below `/proc`. A fresh one is refused where any of them hides something.
 fn covers(mountinfo: &str) -> Vec<String> {
     let mut covers: Vec<String> = mountinfo
@@ -191,6 +228,8 @@ mod tests {
             home: "/home/ann b/data".into(),
             helper: None,
             covers: vec!["/proc/keys".into()],
+            has_systemd: false,
+            free_ids: "100000-165535".into(),
         }
     }
 
@@ -224,6 +263,32 @@ mod tests {
         assert_eq!(all, ["apk add shadow-uidmap", "docker run X", "chmod 700 '/home/ann b/data'"]);
         let all = facts(true, Family::Suse, None).remedies(&FAULT);
         assert_eq!(all[0], "umount /proc/keys");
+    }
+
+    #[test]
+    fn systemds_commands_are_for_where_it_runs() {
+        const FAULT: Fault = Fault {
+            id: "x/y",
+            says: "",
+            weight: Weight::Missing,
+            mends: &[Mend::Systemd("systemctl x"), Mend::SystemdUser("systemd-run x")],
+        };
+        let mut facts = facts(false, Family::Debian, None);
+        assert_eq!(facts.remedies(&FAULT), [""; 0]);
+        facts.has_systemd = true;
+        assert_eq!(facts.remedies(&FAULT), ["sudo systemctl x", "systemd-run x"]);
+        facts.container = Some(Container::Docker);
+        assert_eq!(facts.remedies(&FAULT), [""; 0]);
+    }
+
+    #[test]
+    fn a_range_is_proposed_that_nobody_has() {
+        let free = |uids: &str, gids: &str| free_ids(&[uids.to_owned(), gids.to_owned()]);
+        assert_eq!(free("", "# nothing\nodd\n"), "100000-165535");
+        assert_eq!(free("a:100000:65536\n", ""), "165536-231071");
+        assert_eq!(free("b:165536:65536\n", "a:100000:65536\n"), "231072-296607");
+        assert_eq!(free("a:1:100000\n", "a:165535:1\n"), "165536-231071");
+        assert_eq!(free("a:18446744073709551615:2\n", "a:300000:65536"), "100000-165535");
     }
 
     #[test]

@@ -117,7 +117,10 @@ pub(super) fn publish(shared: &Arc<Shared>, wanted: PortPublication) -> Result<P
         let message = format!("port {guest} is published already, at `{}`", address(&host, port));
         return Err(fail(ErrorKind::AlreadyExists, PUBLISH, message)
             .with_resource(format!("port {guest}"))
-            .with_hint("use that address, or take the port back first"));
+            .with_hint(format!(
+                "use that address, or take the port back first: `sandbar port {} {guest} --remove`",
+                shared.folder.id()
+            )));
     }
     let listener = Listener::bind(PUBLISH, wanted)?;
     let is_chosen = listener.is_chosen();

@@ -35,7 +35,7 @@ fn check(shared: &Shared, wanted: &LimitOrders) -> Result<()> {
     let refuse = |feature: &str, why: &str| {
         Err(Error::unsupported(OPERATION, feature, why)
             .with_backend(crate::config::BACKEND)
-            .with_hint("make a new sandbox with the limit, or run where control groups are delegated"))
+            .with_hint("`sandbar doctor` says what is missing for control groups, and how to get it"))
     };
     if wanted.cpu_millis.is_some() && !has(Controller::Cpu) {
         return refuse("a processor limit", "no control group holds this sandbox' processor time");

@@ -6,6 +6,7 @@ use super::Look;
 use super::programs::ask;
 use crate::doctor::report::Finding;
 use crate::doctor::table::tiers as table;
+use crate::helper::is_trusted;
 
 const DEVICE: &str = "/dev/kvm";
 
@@ -29,6 +30,16 @@ pub(super) fn runsc(look: &Look) -> Finding {
         return Finding::bad(&table::RUNSC_ABSENT, &look.facts, "looked in each folder of PATH");
     };
     let shown = found.display();
+    // Whoever could have put it there would be what runs, as this user.
+    let folder = found.parent().unwrap_or(Path::new("/"));
+    let (real, real_folder) = match found.canonicalize() {
+        Ok(real) => (real.clone(), real.parent().unwrap_or(Path::new("/")).to_owned()),
+        Err(cause) => return Finding::unknown(&table::RUNSC, format!("`{shown}`: {cause}")),
+    };
+    if let Some(open) = [folder, &real, &real_folder].into_iter().find(|path| !is_trusted(path)) {
+        let why = format!("`{shown}` was not run: others may change `{}`", open.display());
+        return Finding::bad(&table::RUNSC_UNTRUSTED, &look.facts, why);
+    }
     match ask(&found, &["--version"]) {
         Ok(answer) if answer.status.success() => {
             let version = answer.said.lines().next().unwrap_or_default().to_owned();

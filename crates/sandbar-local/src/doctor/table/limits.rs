@@ -20,10 +20,13 @@ pub(crate) static CGROUPS_NOT_DELEGATED: Fault = Fault {
     says: "no control group is delegated to this user",
     weight: Weight::Warning,
     mends: &[
-        Mend::HostUser("systemd-run --user --scope --property=Delegate=yes sandbar doctor"),
+        // What is started in that shell has control groups of its own.
+        Mend::SystemdUser(
+            "systemd-run --user --scope --property=Delegate=yes \"$SHELL\"  # and run sandbar in it",
+        ),
         // There is nobody in there to delegate anything; this bounds all sandboxes together.
         Mend::Container("docker run --memory 4g --cpus 2 --pids-limit 2048 IMAGE"),
-        Mend::Host(
+        Mend::Systemd(
             "sh -c 'mkdir -p /etc/systemd/system/user@.service.d && printf \"[Service]\\nDelegate=cpu memory pids\\n\" \
              > /etc/systemd/system/user@.service.d/sandbar.conf && systemctl daemon-reload'",
         ),
@@ -52,7 +55,7 @@ pub(crate) static CGROUPS_PARTIAL: Fault = Fault {
     says: "control groups can be made, and not all of memory, cpu and pids are among their controllers",
     weight: Weight::Warning,
     mends: &[
-        Mend::Host(
+        Mend::Systemd(
             "sh -c 'mkdir -p /etc/systemd/system/user@.service.d && printf \"[Service]\\nDelegate=cpu memory pids\\n\" \
              > /etc/systemd/system/user@.service.d/sandbar.conf && systemctl daemon-reload'",
         ),

@@ -31,13 +31,22 @@ pub(crate) static RUNSC: Condition = Condition {
     title: "gVisor's `runsc`, and it runs",
     need: Need::Optional,
     cost: "the isolation tier `gvisor` is not to be had",
-    faults: &[&RUNSC_ABSENT, &RUNSC_FAILS],
+    faults: &[&RUNSC_ABSENT, &RUNSC_UNTRUSTED, &RUNSC_FAILS],
 };
 pub(crate) static RUNSC_ABSENT: Fault = Fault {
     id: "runsc/absent",
     says: "`runsc` is not in PATH",
     weight: Weight::Missing,
     mends: &[INSTALL_RUNSC],
+};
+pub(crate) static RUNSC_UNTRUSTED: Fault = Fault {
+    id: "runsc/untrusted",
+    says: "`runsc` is in PATH, and others than root and this user may change it or its folder",
+    weight: Weight::Missing,
+    mends: &[
+        Mend::User("ls -ldL \"$(command -v runsc)\" \"$(dirname \"$(command -v runsc)\")\""),
+        INSTALL_RUNSC,
+    ],
 };
 pub(crate) static RUNSC_FAILS: Fault = Fault {
     id: "runsc/fails",

@@ -41,7 +41,10 @@ pub(crate) static KERNEL_CALLS: Fault = Fault {
     weight: Weight::Missing,
     mends: &[
         START_CONTAINER,
-        Mend::Host("systemctl show --property=SystemCallFilter,RestrictNamespaces user@{uid}.service"),
+        Mend::Systemd("systemctl show --property=SystemCallFilter,RestrictNamespaces user@{uid}.service"),
+        Mend::HostUser(
+            "grep -s '^Seccomp:.*2' /proc/[0-9]*/status  # run it from outside of these processes",
+        ),
     ],
 };
 
@@ -91,7 +94,10 @@ pub(crate) static USERNS_FILTERED: Fault = Fault {
     weight: Weight::Missing,
     mends: &[
         START_CONTAINER,
-        Mend::Host("systemctl show --property=SystemCallFilter,RestrictNamespaces user@{uid}.service"),
+        Mend::Systemd("systemctl show --property=SystemCallFilter,RestrictNamespaces user@{uid}.service"),
+        Mend::HostUser(
+            "grep -s '^Seccomp:.*2' /proc/[0-9]*/status  # run it from outside of these processes",
+        ),
     ],
 };
 pub(crate) static USERNS_CHROOT: Fault = Fault {
@@ -292,7 +298,7 @@ pub(crate) static SUBIDS_NONE: Fault = Fault {
     id: "subordinate-ids/none",
     says: "this user has no range of at least 1000 ids in both /etc/subuid and /etc/subgid",
     weight: Weight::Warning,
-    mends: &[Mend::Root("usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}")],
+    mends: &[Mend::Root("usermod --add-subuids {ids} --add-subgids {ids} {user}")],
 };
 pub(crate) static SUBIDS_REFUSED: Fault = Fault {
     id: "subordinate-ids/refused",
@@ -304,6 +310,6 @@ pub(crate) static SUBIDS_REFUSED: Fault = Fault {
             "chmod u-s /usr/bin/newuidmap /usr/bin/newgidmap && setcap cap_setuid+ep /usr/bin/newuidmap \
              && setcap cap_setgid+ep /usr/bin/newgidmap  # as root, in the image",
         ),
-        Mend::Host("usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"),
+        Mend::Host("usermod --add-subuids {ids} --add-subgids {ids} {user}"),
     ],
 };
