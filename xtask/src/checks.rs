@@ -15,9 +15,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandbar-wire", &["sandbar-core"]),
     ("sandbar-engine", &[]),
     ("sandbar-agent", &["sandbar-wire", "sandbar-engine"]),
-    ("sandbar-local", &["sandbar-core", "sandbar-wire", "sandbar-engine"]),
+    ("sandbar-observe", &["sandbar-core"]),
+    ("sandbar-local", &["sandbar-core", "sandbar-wire", "sandbar-engine", "sandbar-observe"]),
     ("sandbar-replay", &[]),
-    ("sandbar", &["sandbar-core", "sandbar-local"]),
+    ("sandbar", &["sandbar-core", "sandbar-local", "sandbar-observe"]),
     ("sandbar-cli", &["sandbar", "sandbar-agent", "sandbar-local"]),
     ("sandbar-bench", &["sandbar"]),
     ("xtask", &[]),
@@ -31,6 +32,10 @@ const UNSAFE_CRATE: &str = "sandbar-engine";
 
 /// Longest source file in lines, unless its module doc says why.
 const MAX_LINES: usize = 600;
+
+/// What there is more of in a build that sends spans.
+pub(crate) const OTLP: &[&str] =
+    &["-p", "sandbar-observe", "-p", "sandbar-cli", "--features", "sandbar-observe/otlp,sandbar-cli/otlp"];
 
 fn house_rules() -> Result<(), String> {
     let metadata: Value =
@@ -60,7 +65,10 @@ pub(crate) fn run() -> Result<(), String> {
         "--",
         "-D",
         "warnings",
-    ]))
+    ]))?;
+    crate::run::run(
+        cargo(&["clippy", "--all-targets", "--locked", "--quiet"]).args(OTLP).args(["--", "-D", "warnings"]),
+    )
 }
 
 fn dependency_directions(metadata: &Value) -> Vec<String> {

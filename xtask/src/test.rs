@@ -9,7 +9,8 @@ use crate::run::{cargo, output, workspace};
 use crate::{checks, host};
 
 /// Packages whose tests run again as an ordinary user: what they do depends on who does it.
-const USER_PACKAGES: &[&str] = &["sandbar-engine", "sandbar-agent", "sandbar-local", "sandbar-cli"];
+const USER_PACKAGES: &[&str] =
+    &["sandbar-engine", "sandbar-agent", "sandbar-local", "sandbar-cli", "sandbar-observe"];
 
 /// A compiled test.
 #[derive(Debug)]
@@ -38,7 +39,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     } else {
         eprintln!("xtask: not root: the tests ran as this user only; the root mode was not tested");
     }
+    failed.extend(otlp_tests().err());
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n  ")) }
+}
+
+/// The tests of what is only there in a build that sends spans. The last ones: the executable of that build takes the place of the other.
+fn otlp_tests() -> Result<(), String> {
+    let targets = ["test", "--locked", "--no-fail-fast", "--test", "otlp", "--test", "cli"];
+    // The executable of this very build is found beside the tests.
+    crate::run::run(cargo(&targets).args(checks::OTLP).args(["--", "otlp"]).env_remove("SANDBAR_HELPER"))
 }
 
 /// Builds the `sandbar` executable and answers where it is.

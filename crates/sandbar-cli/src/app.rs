@@ -12,9 +12,11 @@ use crate::env::Environment;
 use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
 use crate::host_limits;
+use crate::observing::Observing;
 use crate::output::{Printer, escape, print_bytes};
 use crate::settings::{
-    self, Caller, CpSettings, ExecSettings, PortSettings, RunSettings, StatsSettings, provider_url,
+    self, AuditSettings, Caller, CpSettings, ExecSettings, PortSettings, RunSettings, StatsSettings,
+    provider_url,
 };
 use crate::signals::report_file_size_limit;
 use crate::terminal;
@@ -113,6 +115,7 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         }
         Command::Completions(args) => commands::completions(&args, printer),
         Command::Man(args) => commands::man(args, printer),
+        Command::Audit(args) => commands::audit(&AuditSettings::resolve(args, &global, env)?, printer),
         Command::Version => commands::version(printer),
     }
 }
@@ -131,11 +134,14 @@ fn with_provider(
     let url = provider_url(global.provider.as_deref(), env)?;
     let done = runtime.block_on(async {
         report_file_size_limit()?;
-        let provider = sandbar::connect(&url).map_err(|error| match error.kind() {
+        let observing = Observing::begin(global, env)?;
+        let provider = observing.connect(&url).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => Failure::usage(error),
             _ => error.into(),
         })?;
-        work(provider.as_ref()).await
+        let done = work(provider.as_ref()).await;
+        observing.end().await;
+        done
     });
     // A thread that waits for a slow reader or a slow disk is not waited for.
     runtime.shutdown_background();

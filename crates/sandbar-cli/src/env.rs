@@ -3,6 +3,7 @@
 //! `SANDBAR_HOME` and `SANDBAR_HELPER` are the local backend's own and are read there.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Where sandboxes run, when `--provider` does not say.
 pub(crate) const SANDBAR_URL: &str = "SANDBAR_URL";
@@ -13,10 +14,31 @@ pub(crate) const CLICOLOR: &str = "CLICOLOR";
 /// `dumb` is a terminal that can't move its cursor: no progress display.
 pub(crate) const TERM: &str = "TERM";
 
+/// Where what is done is recorded, when `--audit` does not say.
+pub(crate) const SANDBAR_AUDIT: &str = "SANDBAR_AUDIT";
+/// Who acts, for the record.
+pub(crate) const SANDBAR_ACTOR: &str = "SANDBAR_ACTOR";
+/// The trace that this belongs to, when `--traceparent` does not say.
+pub(crate) const TRACEPARENT: &str = "TRACEPARENT";
+/// What vendors pass along with it.
+pub(crate) const TRACESTATE: &str = "TRACESTATE";
+/// Where spans go, in a build that can send them; what else there is to say of it is read by the exporter.
+pub(crate) const OTLP_ENDPOINTS: [&str; 2] =
+    ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+
 /// What the environment said when the command line started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     pub(crate) url: Option<String>,
+    pub(crate) audit: Option<String>,
+    pub(crate) actor: Option<String>,
+    pub(crate) traceparent: Option<String>,
+    pub(crate) tracestate: Option<String>,
+    /// Whether spans are to be sent, and this build can do that.
+    pub(crate) exports_spans: bool,
+    /// `XDG_STATE_HOME`, if it is absolute, as its specification demands.
+    pub(crate) state_home: Option<PathBuf>,
+    pub(crate) home: Option<PathBuf>,
     pub(crate) no_color: bool,
     pub(crate) dumb_terminal: bool,
     /// What a program needs to know of the caller's terminal: name and value.
@@ -26,8 +48,17 @@ pub(crate) struct Environment {
 impl Environment {
     pub(crate) fn read() -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let text = |name: &str| set(name).map(|value| value.to_string_lossy().into_owned());
         Self {
-            url: set(SANDBAR_URL).map(|url| url.to_string_lossy().into_owned()),
+            url: text(SANDBAR_URL),
+            audit: text(SANDBAR_AUDIT),
+            actor: text(SANDBAR_ACTOR),
+            traceparent: text(TRACEPARENT),
+            tracestate: text(TRACESTATE),
+            exports_spans: cfg!(feature = "otlp")
+                && OTLP_ENDPOINTS.into_iter().any(|name| set(name).is_some()),
+            state_home: set("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()),
+            home: set("HOME").map(PathBuf::from),
             no_color: set(NO_COLOR).is_some() || set(CLICOLOR).is_some_and(|value| value == "0"),
             dumb_terminal: set(TERM).is_some_and(|term| term == "dumb"),
             terminal: terminal(|name| set(name).and_then(|value| value.into_string().ok())),

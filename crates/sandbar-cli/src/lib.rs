@@ -11,6 +11,7 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host_limits;
+mod observing;
 mod output;
 mod relay;
 mod role;

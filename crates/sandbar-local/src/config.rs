@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sandbar_core::{ErrorKind, Result};
+use sandbar_observe::AuditConfig;
 
 use crate::env::{self, Environment};
 use crate::error::fail;
@@ -31,6 +32,9 @@ pub struct LocalConfig {
     pub defaults: Defaults,
     /// Whether the next sandbox is made ready in advance.
     pub spare: Spare,
+    /// Where what happens to sandboxes with nobody looking is recorded: their ends, kills by their limits, take-overs. What callers do is recorded by
+    /// [`sandbar_observe::Observed`].
+    pub audit: Option<AuditConfig>,
 }
 
 /// Whether a provider makes the next sandbox ready in advance.
@@ -98,6 +102,12 @@ impl LocalConfig {
     /// Sets whether the next sandbox is made ready in advance.
     pub fn with_spare(mut self, spare: Spare) -> Self {
         self.spare = spare;
+        self
+    }
+
+    /// Sets where what happens to new sandboxes with nobody looking is recorded.
+    pub fn with_audit(mut self, audit: AuditConfig) -> Self {
+        self.audit = Some(audit);
         self
     }
 

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use sandbar_core::{EndCause, Result, SandboxId, State};
+use sandbar_observe::Role;
 use tokio::io::AsyncReadExt;
 
 use crate::ask::{Answer, DESTRUCTION, ask, misplaced};
+use crate::audit::{AuditedEnd, Left};
 use crate::error::unknown;
 use crate::home::{Folder, Home};
 use crate::observe::is_overdue;
@@ -102,7 +104,11 @@ async fn destroy_instead(home: &std::path::Path, id: &SandboxId) -> Result<Optio
         } else {
             Ending::of_found(record.as_ref())
         };
-        teardown::tear_down(&home, &folder, record, &lock, teardown::Groups::Unknown, ending)?;
+        // Whatever ended it before, what is told here is what the caller does.
+        let told = AuditedEnd::begin(record.as_ref(), Role::Caller, Some(EndCause::Destroyed));
+        let ended = teardown::tear_down(&home, &folder, record, &lock, teardown::Groups::Unknown, ending);
+        told.over(&ended, Left::Nothing, None);
+        ended?;
         Ok(Some(existed))
     });
     work.await.map_err(|cause| unknown(DESTROY, "", cause))?

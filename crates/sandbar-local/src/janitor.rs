@@ -2,7 +2,9 @@
 //! folder's lock acts on it.
 
 use sandbar_core::SandboxId;
+use sandbar_observe::Role;
 
+use crate::audit::{AuditedEnd, Left};
 use crate::error::Lookup;
 use crate::home::{Folder, Home, Lock};
 use crate::id::random_bytes;
@@ -93,7 +95,10 @@ fn remove(home: &Home, id: &SandboxId) -> Lookup<()> {
     };
     if over {
         let ending = teardown::Ending::of_found(record.as_ref());
-        teardown::tear_down(home, &folder, record, &lock, teardown::Groups::Unknown, ending)?;
+        let told = AuditedEnd::begin(record.as_ref(), Role::Caller, ending.cause);
+        let ended = teardown::tear_down(home, &folder, record, &lock, teardown::Groups::Unknown, ending);
+        told.over(&ended, Left::Nothing, None);
+        ended?;
     }
     Ok(Some(()))
 }

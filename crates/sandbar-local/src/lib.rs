@@ -4,6 +4,7 @@
 //! starts, watches and adopts whom is decision 0002 in `docs/decisions`.
 
 mod ask;
+mod audit;
 mod bounds;
 mod capacity;
 mod client;

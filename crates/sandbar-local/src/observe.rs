@@ -117,7 +117,9 @@ impl Observed {
 
     /// What the record says of the main command is of when somebody last watched over it.
     fn correct(&self, main: &mut MainStatus, state: State) {
-        if self.guarded || main.state == MainState::Exited {
+        // A shim that wrote `stopped` is on its way out: it watches over nothing any more.
+        let is_watched = self.guarded && state != State::Stopped;
+        if is_watched || main.state == MainState::Exited {
             return;
         }
         (main.pid, main.next_start) = (None, None);

@@ -76,6 +76,8 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
         lifetime_ms: deadline.or(defaults.deadline).map(millis).transpose()?,
         owner,
         main: main.map(main_order).transpose()?,
+        // Not an option of one sandbox, but of who makes it.
+        audit: None,
     })
 }
 

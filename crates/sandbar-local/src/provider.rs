@@ -13,7 +13,9 @@ use sandbar_core::{
     CapacityReport, CreateOptions, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId, SandboxProvider,
     SandboxRecord, UsageHistory, Wake,
 };
+use sandbar_observe::AuditConfig;
 
+use crate::audit::AuditOrders;
 use crate::config::{BACKEND, Defaults, LocalConfig};
 use crate::doctor;
 use crate::env::Environment;
@@ -54,6 +56,7 @@ pub(crate) struct Inner {
     helper: Option<PathBuf>,
     environment: Environment,
     defaults: Defaults,
+    audit: Option<AuditConfig>,
     /// Our ends of the pipes of sandboxes that belong to this process.
     owned: Mutex<BTreeMap<SandboxId, OwnedFd>>,
     /// Shims that this process started, and the sandboxes they are of: somebody has to take note of their end.
@@ -68,12 +71,14 @@ impl LocalProvider {
         let environment = Environment::read();
         let home = config.resolve_home(&environment)?;
         Home::open(&home)?;
-        let LocalConfig { home: _, helper, defaults, spare } = config;
+        let LocalConfig { home: _, helper, defaults, spare, audit } = config;
+        audit.iter().try_for_each(AuditConfig::check)?;
         let inner = Inner {
             home,
             helper,
             environment,
             defaults,
+            audit,
             owned: Mutex::default(),
             children: Mutex::default(),
             spares: Spares::new(spare),
@@ -94,7 +99,8 @@ impl SandboxProvider for LocalProvider {
     }
 
     async fn create(&self, options: CreateOptions) -> Result<Arc<dyn Sandbox>> {
-        let orders = options::resolve(options, &self.inner.defaults)?;
+        let mut orders = options::resolve(options, &self.inner.defaults)?;
+        orders.audit = self.inner.audit.clone().map(AuditOrders::of_task);
         let is_owned = orders.owner.is_some();
         doctor::check_limits(&self.inner.home)?;
         let executable = self.inner.executable()?;

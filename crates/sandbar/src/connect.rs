@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use sandbar_core::{Error, Result, SandboxProvider};
+use sandbar_observe::{AuditConfig, AuditLog, Observation, Observed};
 
 /// Opens the place that `url` names.
 ///
@@ -18,12 +19,23 @@ use sandbar_core::{Error, Result, SandboxProvider};
 /// assert_eq!(sandbar::connect("moon:").unwrap_err().kind(), ErrorKind::InvalidInput);
 /// ```
 pub fn connect(url: &str) -> Result<Arc<dyn SandboxProvider>> {
+    open(url, None)
+}
+
+/// As [`connect`], and tells what is done as `observation` says. With an audit record, the ends of sandboxes that nobody waits for are recorded
+/// too, where the place can do that: `local:` can.
+pub fn connect_observed(url: &str, observation: Observation) -> Result<Arc<dyn SandboxProvider>> {
+    let provider = open(url, observation.audit().map(AuditLog::config))?;
+    Ok(Arc::new(Observed::over(provider, observation)))
+}
+
+fn open(url: &str, audit: Option<&AuditConfig>) -> Result<Arc<dyn SandboxProvider>> {
     let (scheme, rest) = url.split_once(':').ok_or_else(|| {
         let message = format!("`{}` is not a provider URL: no scheme before a `:`", url.escape_debug());
         Error::invalid("connect", message).with_hint("the sandboxes of this machine are `local:`")
     })?;
     match scheme {
-        "local" => local(rest),
+        "local" => local(rest, audit),
         "e2b" | "fly" => Err(not_in_this_build(scheme)),
         _ => Err(Error::invalid("connect", format!("unknown provider `{}:`", scheme.escape_debug()))
             .with_hint("the sandboxes of this machine are `local:`")),
@@ -31,7 +43,7 @@ pub fn connect(url: &str) -> Result<Arc<dyn SandboxProvider>> {
 }
 
 #[cfg(feature = "local")]
-fn local(home: &str) -> Result<Arc<dyn SandboxProvider>> {
+fn local(home: &str, audit: Option<&AuditConfig>) -> Result<Arc<dyn SandboxProvider>> {
     let mut config = sandbar_local::LocalConfig::default();
     if !home.is_empty() {
         let complain = |why: &str| {
@@ -47,11 +59,14 @@ fn local(home: &str) -> Result<Arc<dyn SandboxProvider>> {
         }
         config = config.with_home(home);
     }
+    if let Some(audit) = audit {
+        config = config.with_audit(audit.clone());
+    }
     Ok(Arc::new(sandbar_local::LocalProvider::open(config)?))
 }
 
 #[cfg(not(feature = "local"))]
-fn local(_home: &str) -> Result<Arc<dyn SandboxProvider>> {
+fn local(_home: &str, _audit: Option<&AuditConfig>) -> Result<Arc<dyn SandboxProvider>> {
     Err(not_in_this_build("local"))
 }
 

@@ -22,14 +22,16 @@
 //! # Features
 //! - `local` (default): sandboxes on this Linux machine. Needs the `sandbar` executable beside the caller's, in `PATH`, or in
 //!   `$SANDBAR_HELPER`: it plays the host process of each sandbox and the first process in it.
+//! - `otlp`: [`observe::otlp`], spans to an OpenTelemetry collector.
 
 mod connect;
 
-pub use connect::connect;
+pub use connect::{connect, connect_observed};
 pub use sandbar_core::*;
 
 #[cfg(feature = "local")]
 pub use sandbar_local as local;
+pub use sandbar_observe as observe;
 
 /// What the README shows has to compile.
 #[cfg(all(doctest, feature = "local"))]

@@ -1,5 +1,6 @@
 //! What may be typed. These types hold data and nothing else; `settings` turns them into what was meant.
 
+mod audit;
 mod cp;
 mod create;
 mod creation;
@@ -20,7 +21,10 @@ mod watch;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::value::AuditArg;
 pub(crate) use cp::CpArgs;
+
+pub(crate) use audit::AuditArgs;
 pub(crate) use create::CreateArgs;
 pub(crate) use creation::CreationArgs;
 pub(crate) use destroy::DestroyArgs;
@@ -71,6 +75,23 @@ pub(crate) struct GlobalArgs {
     /// Say on stderr what is done
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) verbose: bool,
+    /// Record what is done in FILE, or `default`; `FILE,best-effort` goes on where that can't be written
+    ///
+    /// Operations that can't be recorded are refused, except the end of a sandbox. `,size=SIZE` and `,keep=N` say when a file makes way for
+    /// another, and how many older ones are kept. Without it `SANDBAR_AUDIT` counts. See docs/audit.md.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options", hide_short_help = true)]
+    pub(crate) audit: Option<AuditArg>,
+    /// The trace that this belongs to (W3C Trace Context), passed on to commands
+    ///
+    /// Without it `TRACEPARENT` counts, with `TRACESTATE`. One that is not valid begins a new trace.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PARENT",
+        help_heading = "Global options",
+        hide_short_help = true
+    )]
+    pub(crate) traceparent: Option<String>,
 }
 
 /// What each does is said at its own type, in short and at length.
@@ -103,6 +124,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    Audit(AuditArgs),
     /// Print the version
     #[command(after_help = "Example:\n  sandbar version --json")]
     Version,

@@ -1,6 +1,7 @@
 //! The commands, one a file: settings in, exit status out.
 
 mod attach;
+mod audit;
 mod capacity;
 mod completions;
 mod cp;
@@ -28,6 +29,7 @@ mod version;
 mod watch;
 
 pub(crate) use attach::attach;
+pub(crate) use audit::audit;
 pub(crate) use capacity::capacity;
 pub(crate) use completions::completions;
 pub(crate) use cp::cp;

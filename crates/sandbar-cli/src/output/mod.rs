@@ -1,5 +1,6 @@
 //! What the command line itself prints: errors, records, tables, progress. What a command in a sandbox prints is not touched here.
 
+mod audit;
 mod changes;
 mod columns;
 mod doctor;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use crate::env::Environment;
 use crate::failure::{Failure, Result};
 
+pub(crate) use audit::audit_text;
 pub(crate) use changes::ChangeLine;
 pub(crate) use columns::columns;
 pub(crate) use doctor::{DoctorJson, doctor_text};
@@ -101,6 +103,11 @@ impl Printer {
             say(text);
         }
     }
+}
+
+/// Prints a line on standard error that nobody may miss, whatever the form of the output.
+pub(crate) fn tell(text: &str) {
+    say(text);
 }
 
 fn say(text: &str) {

@@ -4,6 +4,7 @@ mod cp;
 mod creation;
 mod destination;
 mod env_vars;
+mod observation;
 mod port;
 mod process;
 mod provider;
@@ -25,6 +26,7 @@ use crate::failure::{Failure, Result};
 use crate::value::{CopyIn, CopyOut, EscapeChar, Existing};
 
 pub(crate) use cp::CpSettings;
+pub(crate) use observation::{AuditSettings, observation};
 pub(crate) use port::PortSettings;
 pub(crate) use provider::provider_url;
 pub(crate) use stats::StatsSettings;

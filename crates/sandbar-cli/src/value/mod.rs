@@ -1,5 +1,6 @@
 //! Values on the command line: one small type each, with errors that say what was expected.
 
+mod audit;
 mod copy;
 mod cpus;
 mod duration;
@@ -25,6 +26,7 @@ mod state;
 use std::fmt;
 use std::str::FromStr;
 
+pub(crate) use audit::{AuditArg, AuditFile};
 pub(crate) use copy::{CopyBetween, CopyIn, CopyOut, Existing, Parents, Placement};
 pub(crate) use cpus::Cpus;
 pub(crate) use duration::HumanDuration;

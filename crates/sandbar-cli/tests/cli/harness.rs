@@ -37,9 +37,18 @@ impl Home {
     pub(crate) fn sandbar(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sandbar"));
         command.args(arguments).env("SANDBAR_HOME", &self.data).current_dir(self.current.path());
-        for name in
-            ["SANDBAR_URL", "SANDBAR_HELPER", "NO_COLOR", "CLICOLOR_FORCE", "COLUMNS", "RUST_BACKTRACE"]
-        {
+        for name in [
+            "SANDBAR_URL",
+            "SANDBAR_HELPER",
+            "SANDBAR_AUDIT",
+            "SANDBAR_ACTOR",
+            "TRACEPARENT",
+            "TRACESTATE",
+            "NO_COLOR",
+            "CLICOLOR_FORCE",
+            "COLUMNS",
+            "RUST_BACKTRACE",
+        ] {
             command.env_remove(name);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -23,6 +23,7 @@ const COMMANDS: &[&str] = &[
     "doctor",
     "completions",
     "man",
+    "audit",
     "version",
 ];
 

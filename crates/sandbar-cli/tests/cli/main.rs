@@ -1,5 +1,6 @@
 //! The command line from outside: whole invocations, with what they print, how they end, and what they leave.
 
+mod audit;
 mod bad_input;
 mod bytes;
 mod copies;
@@ -12,6 +13,8 @@ mod json;
 mod lifecycle;
 mod limits;
 mod main_command;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod ports;
 mod processes;
 mod resources;

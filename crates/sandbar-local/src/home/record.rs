@@ -10,6 +10,7 @@ use sandbar_engine::IdMode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::audit::AuditOrders;
 use crate::doctor;
 
 /// The record as it stands on disk: what the last shim wrote. [`crate::observe`] corrects it by what it sees.
@@ -64,6 +65,9 @@ pub(crate) struct Private {
     /// Ids of the faults of this machine that it was made in spite of; absent in records of earlier versions.
     #[serde(default)]
     pub(crate) fallbacks: Vec<String>,
+    /// Where to tell what happens with nobody looking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) audit: Option<AuditOrders>,
     /// Keys of a newer version.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
@@ -209,6 +213,7 @@ mod tests {
                 fingerprint: "f".into(),
                 chosen_ports: Vec::new(),
                 fallbacks: Vec::new(),
+                audit: None,
                 rest: Map::new(),
             },
             rest: Map::new(),

@@ -3,9 +3,11 @@ use std::path::Path;
 use rustix::process::{PidfdFlags, pidfd_open};
 use sandbar_core::{ErrorKind, Result, SandboxId, State};
 use sandbar_engine::cgroup::{Cgroup, Layout};
+use sandbar_observe::Role;
 
 use super::guard::Guard;
 use super::shared::Shared;
+use crate::audit::{self, AuditedEnd, Left};
 use crate::ctl;
 use crate::error::{engine, fail, gone, io_error, not_running, unknown};
 use crate::home::{Folder, Home, Lock, StoredRecord};
@@ -27,7 +29,11 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
     let record = folder.record().map_err(|cause| blind(&cause))?.ok_or_else(|| gone(ADOPT, id.as_str()))?;
     if let Some(why) = is_over(&record).map_err(|cause| blind(&cause))? {
         let ending = teardown::Ending::of_found(Some(&record));
-        teardown::tear_down(&home, &folder, Some(record), &lock, teardown::Groups::Unknown, ending)?;
+        let told = AuditedEnd::begin(Some(&record), Role::Guard, ending.cause);
+        let ended =
+            teardown::tear_down(&home, &folder, Some(record), &lock, teardown::Groups::Unknown, ending);
+        told.over(&ended, Left::Nothing, Some(why));
+        ended?;
         return Err(gone(ADOPT, id.as_str()).with_hint(format!("it was destroyed: {why}")));
     }
     let mut record = record;
@@ -42,6 +48,7 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
         io_error(ADOPT, &format!("`{}/record.json`", home.folder_path(id).display()), cause)
     })?;
     let cgroup = Cgroup::reopen(&Layout::observe(), id.as_str()).map_err(|cause| engine(ADOPT, cause))?;
+    audit::adopted(&record);
     Ok(Some(Guard::of_adopted(Shared::new(home, folder, lock, record, cgroup, pidfd))))
 }
 

@@ -143,6 +143,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
             fingerprint: parts.base.fingerprint.clone(),
             chosen_ports: Vec::new(),
             fallbacks: parts.fallbacks.clone(),
+            audit: orders.audit.clone(),
             rest: Map::new(),
         },
         rest: Map::new(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbar_core::{EndCause, ErrorKind, Result, State};
+use sandbar_observe::Role;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Receiver;
@@ -15,6 +16,7 @@ use super::pipes::Pipes;
 use super::protocol::Report;
 use super::shared::{Shared, hold};
 use super::{AGENT_SOCKET, create, limits, log, main_command, ports, serve, usage};
+use crate::audit::{AuditedEnd, Left};
 use crate::error::{ErrorForm, engine, fail, io_error};
 use crate::home::{StoredRecord, now};
 use crate::inside::{Late, Unix};
@@ -284,7 +286,8 @@ impl End {
             Self::Asked => EndCause::Destroyed,
             Self::Deadline => EndCause::Deadline,
             Self::OwnerGone => EndCause::OwnerGone,
-            // The agent acts on the deadline, too.
+            // Whoever ends it may end the agent first, and that acts on the deadline, too.
+            Self::AgentGone if shared.is_asked_to_end() => EndCause::Destroyed,
             Self::AgentGone if shared.look(StoredRecord::is_expired) => EndCause::Deadline,
             Self::AgentGone => EndCause::Died,
         }
@@ -312,12 +315,15 @@ async fn finish(shared: &Arc<Shared>, end: End, mut tasks: JoinSet<()>) -> Resul
         disk_bytes: last_count(shared).await,
         layers: shared.untouched_layers,
     };
+    let told = AuditedEnd::begin(Some(&shared.record()), Role::Guard, ending.cause);
     let outcome = if keeps {
         stop(shared, ending)
     } else {
         let groups = Groups::Known(shared.cgroup.as_ref());
         teardown::tear_down(&shared.home, &shared.folder, Some(shared.record()), &shared.lock, groups, ending)
     };
+    let reason = if keeps { shared.look(|record| record.reason.clone()) } else { None };
+    told.over(&outcome, if keeps { Left::Files } else { Left::Nothing }, reason.as_deref());
     reap(shared);
     shared.tell_ended(&outcome);
     // The answers are written by tasks; those that wait for other things are of no use any more.

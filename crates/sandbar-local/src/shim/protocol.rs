@@ -10,10 +10,11 @@ use sandbar_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::audit::AuditOrders;
 use crate::error::ErrorForm;
 use crate::home::Owner;
 
-/// The newest version of the protocol. Version 2 has main commands and limits that change.
+/// The newest version of the protocol. Version 2 has main commands, limits that change, and an audit record.
 pub(crate) const VERSION: u32 = 2;
 /// The oldest version that this one understands. What is sent carries the oldest version that has it, so that a shim or an executable of before goes on
 /// with what it knows, and refuses the rest instead of passing it over.
@@ -70,6 +71,9 @@ pub(crate) struct CreateOrders {
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) main: Option<MainOrder>,
+    /// Where to tell what happens with nobody looking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) audit: Option<AuditOrders>,
 }
 
 /// A main command.
@@ -94,7 +98,7 @@ impl Task {
     /// The oldest version of the protocol that has all of it.
     pub(crate) fn version(&self) -> u32 {
         match self {
-            Self::Create(orders) if orders.main.is_some() => 2,
+            Self::Create(orders) if orders.main.is_some() || orders.audit.is_some() => 2,
             Self::Prepare(_) => 2,
             Self::Create(_) | Self::Adopt(_) => 1,
         }
@@ -348,6 +352,20 @@ mod tests {
         assert_eq!(text, r#"{"v":1,"op":"dial","port":80}"#);
         let hello: Request = serde_json::from_str(r#"{"v":9,"op":"hello","more":1}"#).unwrap();
         assert_eq!(hello.v, 9);
+    }
+
+    #[test]
+    fn orders_that_an_older_shim_would_pass_over_are_of_a_newer_version() {
+        let options = || sandbar_core::CreateOptions::new().with_limit_demand(LimitDemand::BestEffort);
+        let plain = || crate::options::resolve(options(), &crate::config::Defaults::default()).unwrap();
+        let version = |orders: CreateOrders| Task::Create(Box::new(orders)).version();
+        let shape = plain().shape();
+        assert_eq!(version(plain()), 1);
+        let told = AuditOrders::of_task(sandbar_observe::AuditConfig::new("/var/log/audit.jsonl"));
+        let told = CreateOrders { audit: Some(told), ..plain() };
+        // Nor does it matter to what is prepared.
+        assert_eq!(told.shape(), shape);
+        assert_eq!(version(told), 2);
     }
 
     #[test]

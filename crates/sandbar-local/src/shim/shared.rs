@@ -10,6 +10,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use super::limits::Counters;
 use super::main_command::Progress;
 use super::ports::Ports;
+use crate::audit;
 use crate::error::ErrorForm;
 use crate::home::{Folder, Home, Lock, StoredRecord, now};
 use crate::teardown::Layers;
@@ -104,6 +105,7 @@ impl Shared {
 
     /// Notes that a limit ended something. On a full disk the note is lost to the record, and not to who asks the shim.
     pub(super) fn note_kill(&self, cause: KillCause, detail: String) {
+        self.look(|record| audit::killed(record, cause, &detail));
         let kill = LastKill { cause, at: now(), detail };
         hold(&self.counters).note(kill.clone());
         let _ = self.update(|record| record.last_kill = Some(kill));

@@ -9,7 +9,9 @@ use sandbar_core::{
     SpawnOptions, State,
 };
 
-use crate::support::{Bed, agent_pid, create, descendants, eventually, is_alive, kill, shim_pid};
+use crate::support::{
+    Bed, agent_pid, create, descendants, end_shim, eventually, has_ended, is_alive, kill, shim_pid,
+};
 
 /// The executable that shims are made from.
 fn helper() -> std::path::PathBuf {
@@ -110,7 +112,7 @@ async fn a_sandbox_outlives_its_shim_and_the_next_command_adopts_it() {
     let shim = shim_pid(&bed, &id).expect("a shim");
     let agent = agent_pid(&bed, &id);
     kill(shim);
-    eventually("the shim is gone", async || shim_pid(&bed, &id).is_none()).await;
+    eventually("the shim is gone", async || has_ended(shim)).await;
 
     // Reading tells the truth and adopts nothing.
     let other = bed.provider();
@@ -230,8 +232,7 @@ async fn without_shim_and_agent_it_is_stopped_and_can_be_destroyed() {
     let provider = bed.provider();
     let sandbox = create(&provider).await;
     let id = sandbox.id().clone();
-    kill(shim_pid(&bed, &id).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(&bed, &id).is_none()).await;
+    end_shim(&bed, &id).await;
     let agent = agent_pid(&bed, &id);
     kill(agent);
     eventually("the agent is gone", async || !is_alive(agent)).await;
@@ -263,8 +264,7 @@ async fn an_orphan_of_a_dead_owner_is_not_brought_back() {
     })
     .await;
     let id = id.expect("an id");
-    kill(shim_pid(&bed, &id).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(&bed, &id).is_none()).await;
+    end_shim(&bed, &id).await;
     caller.kill().expect("killed");
     caller.wait().expect("its end");
     let handle = provider.require(&id).await.expect("it is still there");

@@ -7,7 +7,7 @@ use sandbar_core::{
     CreateOptions, ErrorKind, ProviderExt, Query, SandboxId, SandboxName, SandboxProvider, State,
 };
 
-use crate::support::{Bed, agent_pid, create, eventually, is_alive, kill, shim_pid};
+use crate::support::{Bed, agent_pid, create, end_shim, eventually, is_alive};
 
 fn make_dir(path: &std::path::Path) {
     fs::DirBuilder::new().mode(0o700).create(path).expect("a folder");
@@ -70,8 +70,7 @@ async fn a_shim_killed_between_launch_and_record_leaves_no_agent() {
     let sandbox = create(&provider).await;
     let id = sandbox.id().clone();
     let agent = agent_pid(&bed, &id);
-    kill(shim_pid(&bed, &id).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(&bed, &id).is_none()).await;
+    end_shim(&bed, &id).await;
     // What the record would be at that moment.
     let mut record = bed.stored(&id);
     record["state"] = "creating".into();
@@ -92,8 +91,7 @@ async fn a_record_that_can_not_be_read_is_unknown_and_never_absent() {
         .await
         .expect("a sandbox");
     let id = sandbox.id().clone();
-    kill(shim_pid(&bed, &id).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(&bed, &id).is_none()).await;
+    end_shim(&bed, &id).await;
     fs::write(bed.folder(&id).join("record.json"), "{\"version\":").expect("half a record");
     for error in [
         provider.describe(&id).await.expect_err("no answer"),
@@ -126,8 +124,7 @@ async fn unknown_keys_of_a_record_survive_an_adoption() {
     let provider = bed.provider();
     let sandbox = create(&provider).await;
     let id = sandbox.id().clone();
-    kill(shim_pid(&bed, &id).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(&bed, &id).is_none()).await;
+    end_shim(&bed, &id).await;
     let mut record = bed.stored(&id);
     record["colour"] = "blue".into();
     record["private"]["depth"] = 3.into();

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod audit;
 mod conformance;
 mod deadlines;
 mod deaths;

@@ -9,7 +9,7 @@ use sandbar_core::{
     ProviderExt, RestartPolicy, Sandbox, SandboxExt, SandboxProvider, State,
 };
 
-use crate::support::{Bed, agent_pid, descendants, eventually, kill, shim_pid};
+use crate::support::{Bed, agent_pid, descendants, end_shim, eventually, kill, shim_pid};
 
 async fn with(bed: &Bed, script: &str, restart: RestartPolicy) -> Arc<dyn Sandbox> {
     let main = MainCommand::new(Command::shell(script)).with_restart(restart);
@@ -40,11 +40,6 @@ async fn logs(sandbox: &dyn Sandbox, options: LogOptions) -> (Vec<u8>, u64) {
     (said, lost)
 }
 
-async fn end_shim(bed: &Bed, sandbox: &dyn Sandbox) {
-    kill(shim_pid(bed, sandbox.id()).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(bed, sandbox.id()).is_none()).await;
-}
-
 /// The processes of a sandbox whose command line has this word.
 fn named(bed: &Bed, sandbox: &dyn Sandbox, word: &str) -> Vec<i32> {
     let has = |pid: &i32| {
@@ -62,7 +57,7 @@ async fn it_goes_on_without_a_shim_and_nothing_it_says_is_lost() {
     let script = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; sleep 0.05; done; exec sleep 4242";
     let sandbox = with(&bed, script, RestartPolicy::No).await;
     let before = status(&*sandbox).await;
-    end_shim(&bed, &*sandbox).await;
+    end_shim(&bed, sandbox.id()).await;
     // Nobody watches over it: that is what is said, and looking brings no shim.
     let record = bed.provider().describe(sandbox.id()).await.expect("an answer").expect("a record");
     assert_eq!(record.main.expect("a main command").state, MainState::Unknown);
@@ -84,7 +79,7 @@ async fn its_policy_holds_without_a_shim() {
     let sandbox = with(&bed, "echo up; exec sleep 4343", RestartPolicy::OnFailure).await;
     eventually("it runs", async || !named(&bed, &*sandbox, "4343").is_empty()).await;
     let first = named(&bed, &*sandbox, "4343");
-    end_shim(&bed, &*sandbox).await;
+    end_shim(&bed, sandbox.id()).await;
     first.iter().copied().for_each(kill);
     eventually("it was started again", async || {
         let now = named(&bed, &*sandbox, "4343");
@@ -113,7 +108,7 @@ async fn a_follower_goes_on_when_the_shim_is_replaced() {
     let follow = LogOptions { follow: Follow::Yes, ..LogOptions::default() };
     let follower = Arc::clone(&sandbox);
     let following = tokio::spawn(async move { logs(&*follower, follow).await });
-    end_shim(&bed, &*sandbox).await;
+    end_shim(&bed, sandbox.id()).await;
     let (said, lost) = following.await.expect("no panic");
     let expected = (1..=30).map(|line| line.to_string()).collect::<Vec<_>>().join("\n") + "\n";
     assert_eq!((String::from_utf8_lossy(&said).as_ref(), lost), (expected.as_str(), 0));
@@ -126,7 +121,7 @@ async fn what_the_agent_could_not_keep_is_said_in_bytes() {
     let Some(bed) = Bed::new() else { return };
     let script = format!("sleep 1; head -c {SAID} /dev/zero; exec sleep 4444");
     let sandbox = with(&bed, &script, RestartPolicy::No).await;
-    end_shim(&bed, &*sandbox).await;
+    end_shim(&bed, sandbox.id()).await;
     eventually("all is said", async || !named(&bed, &*sandbox, "4444").is_empty()).await;
     let (said, lost) = logs(&*sandbox, LogOptions::default()).await;
     assert!(lost > 0 && !said.is_empty(), "{lost} lost, {} kept", said.len());

@@ -5,7 +5,7 @@ use sandbar_core::{
     SandboxProvider,
 };
 
-use crate::support::{Bed, eventually, kill, shim_pid};
+use crate::support::{Bed, end_shim};
 
 async fn set(sandbox: &dyn Sandbox, resources: Resources) -> sandbar_core::Result<()> {
     sandbox.require_resources().expect("the part").set_resources(resources, LimitDemand::BestEffort).await
@@ -28,12 +28,10 @@ async fn memory_takes_effect_in_both_directions_and_outlives_a_shim() {
         assert_ne!(run(&*sandbox, HOG).await.stdout_lossy(), "140000000\n", "64 MiB hold 140 MB");
     }
     // The shim that is asked need not be the one that made it.
-    kill(shim_pid(&bed, sandbox.id()).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(&bed, sandbox.id()).is_none()).await;
+    end_shim(&bed, sandbox.id()).await;
     set(&*sandbox, Resources::default().with_memory_bytes(512 << 20)).await.expect("more");
     assert_eq!(run(&*sandbox, HOG).await.stdout_lossy(), "140000000\n");
-    kill(shim_pid(&bed, sandbox.id()).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(&bed, sandbox.id()).is_none()).await;
+    end_shim(&bed, sandbox.id()).await;
     set(&*sandbox, Resources::default().with_memory_bytes(64 << 20)).await.expect("less");
     assert_eq!(sandbox.record().await.expect("a record").limits["memory"].value, Some(64 << 20));
     if enforced {

@@ -22,7 +22,7 @@ fn without_record(bed: &Bed) -> Vec<SandboxId> {
 }
 
 /// Makes two, whereupon a third is prepared; answers its id and the process of its agent.
-async fn prepared(bed: &Bed, provider: &LocalProvider) -> (SandboxId, i32) {
+pub(crate) async fn prepared(bed: &Bed, provider: &LocalProvider) -> (SandboxId, i32) {
     for _ in 0..2 {
         create(provider).await.destroy().await.expect("destroyed");
     }

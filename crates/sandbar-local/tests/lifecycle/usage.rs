@@ -2,7 +2,7 @@
 
 use sandbar_core::{Command, EndCause, ProviderExt, Sandbox, State, UsageEntry};
 
-use crate::support::{Bed, agent_pid, create, eventually, kill, shim_pid};
+use crate::support::{Bed, agent_pid, create, end_shim, eventually, kill, shim_pid};
 
 async fn entries(bed: &Bed, sandbox: &dyn Sandbox) -> Vec<UsageEntry> {
     let provider = bed.provider();
@@ -32,8 +32,7 @@ async fn without_a_shim_whoever_destroys_it_writes_it_down() {
         .await
         .expect("work");
     let in_group = sandbar_engine::Host::observe().cgroups.offers(sandbar_engine::cgroup::Controller::Memory);
-    kill(shim_pid(&bed, sandbox.id()).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(&bed, sandbox.id()).is_none()).await;
+    end_shim(&bed, sandbox.id()).await;
     sandbox.destroy().await.expect("destroyed");
     let found = entries(&bed, &*sandbox).await;
     let [entry] = found.as_slice() else { panic!("{found:?}") };

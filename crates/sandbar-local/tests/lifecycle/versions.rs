@@ -13,7 +13,7 @@ use sandbar_core::{
 use sandbar_local::{LocalConfig, LocalProvider};
 use serde_json::{Value, json};
 
-use crate::support::{Bed, create, eventually, kill, shim_pid};
+use crate::support::{Bed, create, end_shim, shim_pid};
 
 fn ask(folder: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(folder.join("shim.sock")).expect("a shim");
@@ -127,8 +127,7 @@ esac
 async fn records_of_other_versions_are_adopted_and_keep_what_is_not_known() {
     let Some(bed) = Bed::new() else { return };
     let sandbox = create(&bed.provider()).await;
-    kill(shim_pid(&bed, sandbox.id()).expect("a shim"));
-    eventually("the shim is gone", async || shim_pid(&bed, sandbox.id()).is_none()).await;
+    end_shim(&bed, sandbox.id()).await;
     let mut record = bed.stored(sandbox.id());
     // An earlier version knew of no main command, a later one knows more.
     record.as_object_mut().expect("an object").remove("main");

@@ -111,6 +111,12 @@ pub(crate) fn is_alive(pid: i32) -> bool {
         .is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
+/// Whether a process is over with all its threads, and with that everything that it held open is closed. A look at what it has open is
+/// not enough: that is empty a moment before the locks are free.
+pub(crate) fn has_ended(pid: i32) -> bool {
+    !is_alive(pid) && entries(Path::new(&format!("/proc/{pid}/task"))).len() <= 1
+}
+
 /// Kills a process at once; one that is gone already is fine.
 pub(crate) fn kill(pid: i32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid) {

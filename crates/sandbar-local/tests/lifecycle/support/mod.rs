@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sandbar_core::{CreateOptions, ProviderExt, Query, Sandbox, SandboxId, SandboxProvider};
 use sandbar_local::{LocalConfig, LocalProvider, Spare};
 
-pub(crate) use look::{Traces, agent_pid, descendants, has_root_inside, is_alive, kill, shim_pid};
+pub(crate) use look::{Traces, agent_pid, descendants, has_ended, has_root_inside, is_alive, kill, shim_pid};
 
 /// A data folder for one test.
 pub(crate) struct Bed {
@@ -108,6 +108,13 @@ pub(crate) async fn eventually_within(bound: Duration, what: &str, mut condition
         assert!(Instant::now() < end, "never: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Kills the shim of a sandbox, and waits until what it held is free. Another may be there already by then.
+pub(crate) async fn end_shim(bed: &Bed, id: &SandboxId) {
+    let shim = shim_pid(bed, id).expect("a shim");
+    kill(shim);
+    eventually("the shim is gone", async || has_ended(shim)).await;
 }
 
 /// A sandbox with defaults.
