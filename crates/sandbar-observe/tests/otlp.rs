@@ -22,9 +22,12 @@ use sandbar_observe::otlp::{OtlpConfig, OtlpExporter};
 use sandbar_observe::{Observation, Observed, TraceContext};
 use tokio::net::TcpListener;
 
+/// A request's path, its key, and its body.
+type Sent = (String, Option<String>, Vec<u8>);
+
 /// What a receiver was sent.
 #[derive(Clone, Default)]
-struct Received(Arc<Mutex<Vec<(String, Option<String>, Vec<u8>)>>>);
+struct Received(Arc<Mutex<Vec<Sent>>>);
 
 impl Received {
     async fn listen(self, status: u16) -> SocketAddr {
