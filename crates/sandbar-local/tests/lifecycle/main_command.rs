@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use sandbar_core::{
@@ -9,7 +10,7 @@ use sandbar_core::{
     ProviderExt, RestartPolicy, Sandbox, SandboxExt, SandboxProvider, State,
 };
 
-use crate::support::{Bed, agent_pid, descendants, end_shim, eventually, kill, shim_pid};
+use crate::support::{Bed, agent_pid, descendants, end_shim, eventually, eventually_within, kill, shim_pid};
 
 async fn with(bed: &Bed, script: &str, restart: RestartPolicy) -> Arc<dyn Sandbox> {
     let main = MainCommand::new(Command::shell(script)).with_restart(restart);
@@ -139,15 +140,18 @@ async fn a_burst_is_kept_whole_while_a_shim_is_there() {
     sandbox.destroy().await.expect("destroyed");
 }
 
+/// How long a busy machine may take to write 16 MiB of what a flood says.
+const FLOOD: Duration = Duration::from_secs(60);
+
 #[tokio::test]
 async fn logs_of_a_flood_are_bounded() {
     let Some(bed) = Bed::new() else { return };
     let sandbox = with(&bed, "exec yes", RestartPolicy::No).await;
     let folder = bed.folder(sandbox.id());
-    eventually("a file is put aside", async || folder.join("main.log.1").exists()).await;
+    eventually_within(FLOOD, "a file is put aside", async || folder.join("main.log.1").exists()).await;
     let first = fs::metadata(folder.join("main.log.1")).expect("a file");
     // Long enough for it to be replaced.
-    eventually("it is replaced", async || {
+    eventually_within(FLOOD, "it is replaced", async || {
         use std::os::unix::fs::MetadataExt;
         fs::metadata(folder.join("main.log.1")).is_ok_and(|now| now.ino() != first.ino())
     })
