@@ -397,11 +397,18 @@ fn no_subordinate_ids() {
         "subordinate-ids/tools",
         "warning",
     );
-    let record = json(&run(&mut among(&home, hide, &["create", "--json"])).stdout);
-    let without = record["fallbacks"].as_array().expect("an array");
-    let told =
-        without.iter().find(|fallback| fallback["condition"] == "subordinate-ids").expect("it is told");
-    assert_eq!(told["observed"], found["says"]);
+    if std::path::Path::new("/usr/bin/newuidmap").exists() {
+        // What hides them is a mount below `/usr`, which an ordinary user's sandbox can't leave out.
+        println!("not tried: a creation without the tools, which are installed here");
+    } else {
+        let created = run(&mut among(&home, hide, &["create", "--json"]));
+        assert_eq!(code(&created), 0, "{}", both(&created));
+        let record = json(&created.stdout);
+        let without = record["fallbacks"].as_array().expect("an array");
+        let told =
+            without.iter().find(|fallback| fallback["condition"] == "subordinate-ids").expect("it is told");
+        assert_eq!(told["observed"], found["says"]);
+    }
     if std::env::var("SANDBAR_TEST_MODE").as_deref() == Ok("subordinate") {
         // With the user's own surroundings they are there, and nothing of that kind is told.
         let report = home.json(&["doctor", "--json"]);
