@@ -12,6 +12,7 @@ pub mod fuzzing;
 pub mod handover;
 pub mod host;
 mod ids;
+mod inherited;
 mod launch;
 pub mod layers;
 mod limits;
@@ -34,6 +35,7 @@ pub use cgroup::Cgroup;
 pub use error::Error;
 pub use host::Host;
 pub use ids::{ID_COUNT, IdMode, SubIds, USER_ID};
+pub use inherited::close_inherited;
 pub use launch::{Launched, launch};
 pub use limits::{
     DEFAULT_INOTIFY_INSTANCES, DEFAULT_INOTIFY_WATCHES, DEFAULT_NOFILE, Enforced, Enforcement, Limits,

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::harness::{Home, both, code};
+use crate::harness::{Home, PATIENCE, both, code, signal_to, start};
 
 #[test]
 fn create_prints_the_id_alone_and_everything_takes_ids_names_and_beginnings() {
@@ -183,4 +183,34 @@ fn the_provider_is_what_was_typed_then_what_the_environment_says() {
     assert_eq!(code(&other.sandbar(&["describe", &id]).env("SANDBAR_URL", &url).output().unwrap()), 0);
     let typed = other.sandbar(&["--provider", "local", "describe", &id]).env("SANDBAR_URL", &url).output();
     assert_eq!(code(&typed.unwrap()), 1);
+}
+
+/// A sandbox lives on after the command that made it, and what its caller had open does not.
+#[test]
+fn what_a_caller_has_open_ends_with_the_command() {
+    let home = Home::new();
+    // Another copy of the pipe that this reads, at a number of its own; it ends when all that have it are gone.
+    let leak = |arguments: &[&str]| {
+        let mut command = home.sandbar_by(&["sh", "-c", "exec 3>&1; \"$0\" \"$@\""], arguments);
+        let mut child = start(&mut command);
+        let mut output = child.stdout.take().expect("a pipe");
+        let (told, read) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = std::io::Read::read_to_string(&mut output, &mut text);
+            let _ = told.send(text);
+        });
+        assert!(child.wait().expect("it ends").success(), "{arguments:?}");
+        read.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("somebody still has the pipe of {arguments:?}"))
+    };
+    let id = leak(&["create"]).trim().to_owned();
+    assert_eq!(home.text(&["exec", &id, "--", "echo", "well"]), "well");
+    // A shim that takes over is started by another command.
+    let record =
+        std::fs::read(home.data().join("sandboxes").join(&id).join("record.json")).expect("a record");
+    let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
+    let shim = record["private"]["shim"]["pid"].as_i64().expect("the shim");
+    signal_to(i32::try_from(shim).expect("a process"), "KILL");
+    assert_eq!(leak(&["exec", &id, "--", "echo", "still well"]), "still well\n");
+    home.text(&["destroy", &id]);
 }

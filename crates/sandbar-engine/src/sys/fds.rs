@@ -25,6 +25,15 @@ pub(crate) fn close_from(first: i32, keep: i32) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_close_range, keep + 1, i32::MAX, 0) })
 }
 
+/// Closes everything but standard input, output and error.
+///
+/// # Safety
+/// Nothing in this process may own a descriptor from 3 on, or use one later as if it were still open.
+pub(crate) unsafe fn close_all_but_standard() -> Result<(), Errno> {
+    // SAFETY: integers only; what is closed is nobody's, by the contract of this function.
+    check(unsafe { libc::syscall(libc::SYS_close_range, 3, i32::MAX, 0) })
+}
+
 /// A control group namespace whose root are the groups this process is in.
 pub(crate) fn unshare_cgroup() -> Result<(), Errno> {
     // SAFETY: no memory involved.

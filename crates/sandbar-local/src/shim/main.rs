@@ -10,7 +10,7 @@ use super::prepare::Prepared;
 use super::protocol::{CreateOrders, OLDEST, Orders, Report, Task, VERSION};
 use super::{adopt, create, prepare};
 use crate::doctor;
-use crate::error::{ErrorForm, fail};
+use crate::error::{ErrorForm, fail, io_error};
 use crate::home::Home;
 
 /// Descriptors that a shim can have use for: both ends of all connections, listeners, and answers full of descriptors, with room to spare.
@@ -19,13 +19,22 @@ const DESCRIPTORS: u64 = 8192;
 /// `main` of the shim, for an executable that was started under the name `sandbar-shim`. Reads its orders from standard input, reports on
 /// standard output, and ends with the sandbox.
 pub fn shim_main() -> ! {
+    // Before anything is opened: what a caller leaves open (a lock, a pipe, a file with a secret) must not live as long as the sandbox.
+    let closed = sandbar_engine::close_inherited();
     // From here on it is nobody's child to speak of: the signals of a terminal end its caller, never the sandbox of another.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     allow_descriptors();
     let code = match Pipes::take() {
-        Ok(pipes) => run(pipes),
+        Ok(mut pipes) => match closed {
+            Ok(()) => run(pipes),
+            Err(cause) => {
+                let error = io_error("create", "closing what the shim inherited", cause);
+                pipes.report(&Report::Failed(ErrorForm::from(&error)));
+                1
+            }
+        },
         Err(cause) => {
             eprintln!("sandbar-shim: {cause}");
             1
