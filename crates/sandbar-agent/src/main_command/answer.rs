@@ -118,10 +118,12 @@ mod tests {
         static BIG: [u8; 64 << 10] = [255; 64 << 10];
         for size in [1, 100, 3000, BIG.len()] {
             let main = Main::new(MainConfig::default());
-            let mut said = 0;
+            let (mut said, mut at) = (0, u64::MAX >> 1);
             while said < 250 << 10 {
-                main.ring.borrow_mut().push(u64::MAX, Channel::Stderr, Bytes::from_static(&BIG[..size]));
+                main.ring.borrow_mut().push(at, Channel::Stderr, Bytes::from_static(&BIG[..size]));
                 said += size + 64;
+                // Far enough from each other to be pieces.
+                at += 1000;
             }
             main.change(|now| now.problem = Some("\u{1}".repeat(10_000)));
             let mut from = main.ring.borrow().from(0).next().map_or(0, |piece| piece.offset);

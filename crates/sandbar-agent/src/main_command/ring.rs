@@ -7,6 +7,11 @@ use sandbar_wire::envd::Channel;
 const KEPT_BYTES: usize = 256 << 10;
 /// What a piece costs beside its bytes: a program that writes single bytes must not fill memory with their surroundings.
 const PIECE_COST: usize = 64;
+/// Small pieces of one stream are put together up to this many bytes, and where they were said within [`TOGETHER_MS`]: who writes single bytes
+/// makes as much work for those who read them otherwise as who writes a thousand times as much.
+const TOGETHER_BYTES: usize = 4 << 10;
+/// Within how many milliseconds pieces count as said at one time.
+const TOGETHER_MS: u64 = 10;
 
 /// The last of what the main command said.
 #[derive(Debug, Default)]
@@ -32,8 +37,19 @@ impl Ring {
     pub(super) fn push(&mut self, at_ms: u64, channel: Channel, bytes: Bytes) {
         let offset = self.next;
         self.next += len(&bytes);
+        if let Some(last) = self.pieces.back_mut()
+            && last.takes(at_ms, channel, &bytes)
+        {
+            self.cost += bytes.len();
+            last.bytes = [&last.bytes[..], &bytes[..]].concat().into();
+            return self.make_room();
+        }
         self.cost += bytes.len() + PIECE_COST;
         self.pieces.push_back(Piece { offset, at_ms, channel, bytes });
+        self.make_room();
+    }
+
+    fn make_room(&mut self) {
         while self.cost > KEPT_BYTES
             && let Some(oldest) = self.pieces.pop_front()
         {
@@ -74,6 +90,15 @@ impl Ring {
     }
 }
 
+impl Piece {
+    /// Whether what comes next can be a part of it.
+    fn takes(&self, at_ms: u64, channel: Channel, bytes: &Bytes) -> bool {
+        self.channel == channel
+            && self.bytes.len() + bytes.len() <= TOGETHER_BYTES
+            && at_ms.checked_sub(self.at_ms).is_some_and(|between| between <= TOGETHER_MS)
+    }
+}
+
 fn len(bytes: &Bytes) -> u64 {
     bytes.len() as u64
 }
@@ -96,7 +121,7 @@ mod tests {
         let rest: Vec<_> = ring.from(4).map(|piece| (piece.offset, piece.bytes)).collect();
         assert_eq!(rest, [(4, Bytes::from_static(b"ef"))]);
         assert_eq!(ring.from(6).count(), 0);
-        assert_eq!((ring.from(0).count(), ring.next()), (2, 6));
+        assert_eq!((ring.from(0).count(), ring.next()), (1, 6));
     }
 
     #[test]
@@ -114,9 +139,25 @@ mod tests {
     #[test]
     fn single_bytes_are_bounded_with_their_surroundings() {
         let mut ring = Ring::default();
-        for _ in 0..100_000 {
-            ring.push(1, Channel::Stdout, Bytes::from_static(b"x"));
+        for at in 0..100_000 {
+            // Far enough from each other to be pieces.
+            ring.push(at * 100, Channel::Stdout, Bytes::from_static(b"x"));
         }
         assert!(ring.pieces.len() <= KEPT_BYTES / PIECE_COST, "{}", ring.pieces.len());
+    }
+
+    #[test]
+    fn single_bytes_of_one_moment_are_put_together() {
+        let mut ring = Ring::default();
+        for _ in 0..10_000 {
+            ring.push(1, Channel::Stdout, Bytes::from_static(b"x"));
+        }
+        assert_eq!(ring.from(0).count(), 3);
+        assert_eq!(ring.from(0).map(|piece| piece.bytes.len()).sum::<usize>(), 10_000);
+        assert_eq!(ring.cost, 10_000 + 3 * PIECE_COST);
+        ring.push(1, Channel::Stderr, Bytes::from_static(b"y"));
+        ring.push(12, Channel::Stderr, Bytes::from_static(b"y"));
+        ring.push(11, Channel::Stderr, Bytes::from_static(b"y"));
+        assert_eq!(ring.from(10_000).map(|piece| piece.offset).collect::<Vec<_>>(), [10_000, 10_001, 10_002]);
     }
 }

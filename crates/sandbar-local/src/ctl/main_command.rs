@@ -59,6 +59,11 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// How long its bytes are as they came.
+    pub(crate) fn encoded_len(&self) -> u64 {
+        self.data.len() as u64
+    }
+
     /// Its bytes; `None` where they are not what the protocol says.
     pub(crate) fn bytes(&self) -> Option<Bytes> {
         STANDARD.decode(&self.data).ok().map(Bytes::from)

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sandbar_core::{ErrorKind, LogChunk, LogEvent, MainState, MainStatus, Result};
+use sandbar_core::{ErrorKind, LogChunk, LogEvent, LogStream, MainState, MainStatus, Result};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::protocol::MainOrder;
@@ -20,8 +20,18 @@ const START: Duration = Duration::from_secs(30);
 const CATCH_UP: Duration = Duration::from_secs(10);
 /// Pause after an agent that did not answer, or answered nothing new before its time.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Most output that is taken, in bytes a second: what it costs on the host is not within the sandbox' own limits.
+/// Most output that is taken, in bytes a second of what the log has of it: what it costs on the host is not within the sandbox' own limits.
 const BYTES_PER_SECOND: u64 = 16 << 20;
+/// What a piece counts beside its bytes: its line in the log has about as much around them.
+const PIECE_COST: u64 = 64;
+/// Least that an answer with anything new counts, however little it is: this makes 512 a second.
+const ANSWER_COST: u64 = BYTES_PER_SECOND / 512;
+/// Between two changes of the state that are taken, in the long run: each is a file written.
+const STATE_EVERY: Duration = Duration::from_millis(250);
+/// Changes of the state that are taken at once before that: a few quick restarts are told as they come.
+const STATES_AT_ONCE: u32 = 16;
+/// Pieces of one stream that were said within this are one: no reader of logs tells them apart.
+const ONE_PIECE: Duration = Duration::from_millis(10);
 
 /// Up to where the shim has what the agent has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +113,7 @@ pub(super) async fn follow(shared: Arc<Shared>) {
             continue;
         };
         let before = at;
+        let is_other_state = answer.version != at.seen;
         let (events, next) = events(&answer, at.from);
         if !events.is_empty() {
             // What can't be written is lost, and that is said as soon as something can.
@@ -113,7 +124,7 @@ pub(super) async fn follow(shared: Arc<Shared>) {
         }
         // An end is told once all that was said before it is kept; anything else must not wait for a command that never rests.
         let is_time = !answer.more || answer.state != Phase::Exited;
-        if is_time && answer.version != at.seen && note(&shared, &answer).is_ok() {
+        if is_time && is_other_state && note(&shared, &answer).is_ok() {
             at.seen = answer.version;
         }
         progress.send_replace(at);
@@ -121,7 +132,7 @@ pub(super) async fn follow(shared: Arc<Shared>) {
             // Nothing new before its time is nothing that our agent says.
             sleep(PAUSE).await;
         }
-        pace.keep(at.from.saturating_sub(before.from)).await;
+        pace.keep(cost(&answer), at.seen != before.seen).await;
     }
 }
 
@@ -159,10 +170,27 @@ fn events(answer: &MainAnswer, from: u64) -> (Vec<LogEvent>, u64) {
         }
         // Nothing was said later than now.
         let at = time(piece.at_ms).map_or(now, |at| at.min(now));
-        events.push(LogEvent::Output(LogChunk { at, stream: piece.stream, bytes }));
+        match events.last_mut() {
+            Some(LogEvent::Output(last)) if is_one(last, at, piece.stream) => {
+                last.bytes = [&last.bytes[..], &bytes[..]].concat().into();
+            }
+            _ => events.push(LogEvent::Output(LogChunk { at, stream: piece.stream, bytes })),
+        }
         next = end;
     }
     (events, next)
+}
+
+/// Whether what was said at `at`, right after `last`, belongs to it.
+fn is_one(last: &LogChunk, at: Timestamp, stream: LogStream) -> bool {
+    let between = at.duration_since(last.at).unsigned_abs();
+    last.stream == stream && at >= last.at && between <= ONE_PIECE
+}
+
+/// What an answer costs here, in bytes.
+fn cost(answer: &MainAnswer) -> u64 {
+    let pieces = answer.pieces.iter().map(|piece| PIECE_COST + piece.encoded_len());
+    pieces.sum::<u64>().max(ANSWER_COST)
 }
 
 /// Events that begin with byte `from`, for a log that ends before it: what is missing is lost.
@@ -198,22 +226,36 @@ fn time(unix_ms: u64) -> Option<Timestamp> {
     i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok())
 }
 
-/// Holds output to [`BYTES_PER_SECOND`].
+/// Holds output to [`BYTES_PER_SECOND`] and changes of the state to [`STATE_EVERY`]. What is more waits with the agent, which loses no state: it
+/// tells the last one.
 #[derive(Debug)]
 struct Pace {
-    due: Instant,
+    output: Instant,
+    state: Instant,
 }
 
 impl Pace {
     fn new() -> Self {
-        Self { due: Instant::now() }
+        let now = Instant::now();
+        Self { output: now, state: now }
     }
 
-    /// Waits until `bytes` more are due.
-    async fn keep(&mut self, bytes: u64) {
-        let cost = Duration::from_micros(bytes.min(BYTES_PER_SECOND) * 1_000_000 / BYTES_PER_SECOND);
-        self.due = self.due.max(Instant::now()) + cost;
-        sleep_until(self.due).await;
+    /// Waits until more is due after an answer of this cost, in bytes.
+    async fn keep(&mut self, cost: u64, is_other_state: bool) {
+        let due = self.due(Instant::now(), cost, is_other_state);
+        sleep_until(due).await;
+    }
+
+    fn due(&mut self, now: Instant, cost: u64, is_other_state: bool) -> Instant {
+        let cost = Duration::from_micros(cost.min(BYTES_PER_SECOND) * 1_000_000 / BYTES_PER_SECOND);
+        self.output = self.output.max(now) + cost;
+        if is_other_state {
+            self.state = self.state.max(now) + STATE_EVERY;
+        }
+        // As many as may come at once are no reason to wait.
+        let at_once = STATE_EVERY * STATES_AT_ONCE;
+        let state = self.state.checked_sub(at_once).unwrap_or(now);
+        self.output.max(state)
     }
 }
 
@@ -249,5 +291,44 @@ mod tests {
         let (later, _) = events(&answer(r#"[{"o":0,"t":18446744073709551615,"s":"stdout","d":"aGk="}]"#), 0);
         assert!(matches!(&later[..], [LogEvent::Output(chunk)] if chunk.at <= now()), "{later:?}");
         assert_eq!(with_gap(3, 5, Vec::new()), [LogEvent::Lost(2)]);
+    }
+
+    #[test]
+    fn neighbours_are_one_piece_and_others_are_not() {
+        let chunks = |pieces: &str| -> Vec<Vec<u8>> {
+            let (events, _) = events(&answer(pieces), 0);
+            let bytes =
+                |event| if let LogEvent::Output(chunk) = event { chunk.bytes.to_vec() } else { vec![] };
+            events.into_iter().map(bytes).collect()
+        };
+        let piece = |o, t, s| format!(r#"{{"o":{o},"t":{t},"s":"{s}","d":"YQ=="}}"#);
+        let two = |one: String, other: String| format!("[{one},{other}]");
+        let first = || piece(0, 100, "stdout");
+        assert_eq!(chunks(&two(first(), piece(1, 105, "stdout"))), [b"aa"]);
+        assert_eq!(chunks(&two(first(), piece(1, 105, "stderr"))), [b"a", b"a"]);
+        assert_eq!(chunks(&two(first(), piece(1, 111, "stdout"))), [b"a", b"a"]);
+        assert_eq!(chunks(&two(first(), piece(1, 99, "stdout"))), [b"a", b"a"]);
+        let gap: [&[u8]; 3] = [b"a", b"", b"a"];
+        assert_eq!(chunks(&two(first(), piece(2, 105, "stdout"))), gap);
+    }
+
+    #[test]
+    fn single_bytes_cost_what_they_make_of_lines() {
+        let pieces: Vec<_> =
+            (0..1000).map(|o| format!(r#"{{"o":{o},"t":{},"s":"stdout","d":"YQ=="}}"#, o * 1000)).collect();
+        let answer = answer(&format!("[{}]", pieces.join(",")));
+        assert!(cost(&answer) >= 64_000, "{}", cost(&answer));
+        // A second of the least there is.
+        let (begun, mut pace) = (Instant::now(), Pace::new());
+        let last = (0..512).map(|_| pace.due(begun, ANSWER_COST, false)).last().unwrap();
+        assert!(last.duration_since(begun) > Duration::from_millis(990), "{:?}", last - begun);
+    }
+
+    #[test]
+    fn states_come_at_once_and_then_by_the_pace() {
+        let (begun, mut pace) = (Instant::now(), Pace::new());
+        let waits: Vec<_> = (0..STATES_AT_ONCE + 8).map(|_| pace.due(begun, 0, true) - begun).collect();
+        assert!(waits[STATES_AT_ONCE as usize - 1] < Duration::from_millis(10), "{waits:?}");
+        assert!(waits[STATES_AT_ONCE as usize + 7] >= STATE_EVERY * 7, "{waits:?}");
     }
 }

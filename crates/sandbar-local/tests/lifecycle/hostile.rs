@@ -2,10 +2,12 @@
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sandbar_core::{
-    Command, CreateOptions, ErrorKind, KillCause, Resources, RunOptions, Sandbox, SandboxExt,
+    Command, CreateOptions, ErrorKind, KillCause, MainCommand, Resources, RunOptions, Sandbox, SandboxExt,
     SandboxProvider, State,
 };
 
@@ -131,4 +133,45 @@ async fn descriptors_on_the_guest_protocol_end_the_call() {
     assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     drop(fake);
     sandbox.destroy().await.expect("destroyed");
+}
+
+/// Each state that it tells is a file that its shim writes, outside of the sandbox' limits.
+#[tokio::test]
+async fn an_agent_that_tells_another_state_each_time_is_heard_by_the_pace() {
+    /// What may come at once, and then in a second, with room for what the test itself asks.
+    const AT_ONCE: u64 = 40;
+    const A_SECOND: u64 = 8;
+    const WATCHED: Duration = Duration::from_secs(4);
+    let Some(bed) = Bed::new() else { return };
+    // It says something all the time, so that the shim does not wait for the true agent when another takes its place.
+    let main = MainCommand::new(Command::shell("while sleep 0.1; do echo; done"));
+    let sandbox = bed.provider().create(CreateOptions::new().with_main(main)).await.expect("a sandbox");
+    let (asked, is_calm) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, calm) = (Arc::clone(&asked), Arc::clone(&is_calm));
+    let fake = Fake::ctl_saying(&bed.folder(sandbox.id()), move || {
+        let last = count.load(Ordering::Relaxed);
+        let pid = if calm.load(Ordering::Relaxed) { last } else { count.fetch_add(1, Ordering::Relaxed) + 1 };
+        let answer = format!(
+            r#"{{"ok":true,"version":{},"state":"running","pid":{pid},"started_ms":1,"exit":null,"next_ms":null,
+            "problem":null,"start_error":null}}"#,
+            pid + 1000
+        );
+        (answer.into_bytes(), Vec::new())
+    });
+    eventually("it is asked", async || asked.load(Ordering::Relaxed) > 0).await;
+    let begun = Instant::now();
+    eventually("a while passed", async || begun.elapsed() > WATCHED).await;
+    let heard = asked.load(Ordering::Relaxed);
+    let most = AT_ONCE + A_SECOND * begun.elapsed().as_secs();
+    assert!(heard > AT_ONCE / 4 && heard <= most, "{heard} states, at most {most}");
+    is_calm.store(true, Ordering::Relaxed);
+    // The last one counts, however many came before it.
+    eventually("the last state is known", async || {
+        let record = sandbox.record().await.expect("a record");
+        record.main.and_then(|main| main.pid).map(u64::from) == Some(asked.load(Ordering::Relaxed))
+    })
+    .await;
+    drop(fake);
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after the states").await;
 }

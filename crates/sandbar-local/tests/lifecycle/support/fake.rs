@@ -33,6 +33,14 @@ impl Fake {
         answer: &'static [u8],
         descriptors: impl Fn() -> Vec<OwnedFd> + Send + 'static,
     ) -> Self {
+        Self::ctl_saying(folder, move || (answer.to_vec(), descriptors()))
+    }
+
+    /// Serves `ctl.sock`: to each request what `answer` makes, bytes and descriptors.
+    pub(crate) fn ctl_saying(
+        folder: &Path,
+        answer: impl Fn() -> (Vec<u8>, Vec<OwnedFd>) + Send + 'static,
+    ) -> Self {
         let path = folder.join("ctl.sock");
         std::fs::remove_file(&path).expect("the real one");
         let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -46,7 +54,8 @@ impl Fake {
                 }
                 let socket = accept(&listener).expect("a connection");
                 let _ = recv(&socket, &mut [0; 8192][..], RecvFlags::empty());
-                send(&socket, answer, &descriptors());
+                let (bytes, descriptors) = answer();
+                send(&socket, &bytes, &descriptors);
             }
         })
     }
