@@ -1,3 +1,4 @@
+use std::io;
 use std::path::Path;
 
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -6,6 +7,7 @@ use sandbar_engine::cgroup::{Cgroup, Layout};
 use sandbar_observe::Role;
 
 use super::guard::Guard;
+use super::log;
 use super::shared::Shared;
 use crate::audit::{self, AuditedEnd, Left};
 use crate::ctl;
@@ -42,11 +44,20 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
         return Err(not_running(ADOPT, id.as_str(), State::Stopped, record.reason.as_deref()));
     };
     check_agent(&folder)?;
-    super::log::redirect(&folder);
+    log::redirect(&folder);
     record.private.shim = super::create::own_mark()?;
-    folder.write_record(&record).map_err(|cause| {
-        io_error(ADOPT, &format!("`{}/record.json`", home.folder_path(id).display()), cause)
-    })?;
+    match folder.write_record(&record) {
+        Ok(()) => {}
+        // Only the mark of this shim is new, and the lock says of it what matters; whatever is written next has it. A full disk must not
+        // keep anybody out of a sandbox that lives.
+        Err(cause) if matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            log::say(&format_args!("the record does not name this shim yet: {cause}"));
+        }
+        Err(cause) => {
+            let place = format!("`{}/record.json`", home.folder_path(id).display());
+            return Err(io_error(ADOPT, &place, cause));
+        }
+    }
     let cgroup = Cgroup::reopen(&Layout::observe(), id.as_str()).map_err(|cause| engine(ADOPT, cause))?;
     audit::adopted(&record);
     Ok(Some(Guard::of_adopted(Shared::new(home, folder, lock, record, cgroup, pidfd))))

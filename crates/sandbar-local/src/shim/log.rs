@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::os::fd::OwnedFd;
 
 use tokio::net::unix::pipe::Receiver;
@@ -14,6 +15,11 @@ pub(super) fn redirect(folder: &Folder) {
     if let Ok(log) = folder.open_log(SHIM_LOG) {
         let _ = rustix::stdio::dup2_stderr(&log);
     }
+}
+
+/// Says something in the shim's own log. On a full disk it is lost: `eprintln!` would end the shim, and with it what it is in the middle of.
+pub(super) fn say(what: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "sandbar-shim: {what}");
 }
 
 /// Keeps what the agent says, until it says nothing more.

@@ -8,7 +8,7 @@ use super::guard::Guard;
 use super::pipes::Pipes;
 use super::prepare::Prepared;
 use super::protocol::{CreateOrders, OLDEST, Orders, Report, Task, VERSION};
-use super::{adopt, create, prepare};
+use super::{adopt, create, log, prepare};
 use crate::doctor;
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::Home;
@@ -36,7 +36,7 @@ pub fn shim_main() -> ! {
             }
         },
         Err(cause) => {
-            eprintln!("sandbar-shim: {cause}");
+            log::say(&cause);
             1
         }
     };
@@ -70,7 +70,7 @@ fn run(mut pipes: Pipes) -> i32 {
         Ok(()) => 0,
         Err(error) => {
             // Nobody reads an answer any more; the log is in the sandbox' folder, as long as there is one.
-            eprintln!("sandbar-shim: {error}");
+            log::say(&error);
             1
         }
     }

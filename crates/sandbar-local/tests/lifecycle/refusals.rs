@@ -11,7 +11,7 @@ use sandbar_core::{
 };
 use sandbar_local::{LocalConfig, LocalProvider, Spare};
 
-use crate::support::{Bed, create};
+use crate::support::{Bed, create, eventually, is_alive, kill};
 
 fn mount(source: impl Into<std::path::PathBuf>, target: &str) -> HostMount {
     HostMount {
@@ -204,6 +204,20 @@ async fn a_full_disk_is_told_and_can_be_cleaned() {
     assert_eq!(listed.len(), 1);
     let output = sandbox.commands().run(&Command::new("echo").arg("still here")).await.expect("an output");
     assert_eq!(output.stdout_lossy(), "still here\n");
+    // Nor does it keep a new shim out of it, which is not in the record yet.
+    let record = disk.join("home/sandboxes").join(sandbox.id().as_str()).join("record.json");
+    let shim = || -> i64 {
+        let record = fs::read(&record).expect("a record");
+        let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
+        record["private"]["shim"]["pid"].as_i64().expect("a number")
+    };
+    let first = shim();
+    let pid = i32::try_from(first).expect("a process");
+    kill(pid);
+    eventually("the shim is gone", async || !is_alive(pid)).await;
+    let output = sandbox.commands().run(&Command::new("echo").arg("and here")).await.expect("an output");
+    assert_eq!(output.stdout_lossy(), "and here\n");
+    assert_eq!(shim(), first, "there was room for another record");
     assert!(sandbox.destroy().await.expect("destroyed"));
     assert!(provider.list_all(Query::new()).await.expect("a listing").is_empty());
     drop(filler);
