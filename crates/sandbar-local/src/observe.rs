@@ -86,6 +86,15 @@ impl Observed {
         let mut reasons: Vec<String> = Vec::new();
         match &self.record.reason {
             Some(reason) => reasons.push(reason.clone()),
+            None if state == State::Stopped
+                && self.record.state != State::Stopped
+                && self.record.is_expired() =>
+            {
+                reasons.push(
+                    "its deadline passed while nothing watched over it: the next command that writes removes it"
+                        .into(),
+                );
+            }
             None if state == State::Stopped && self.record.state != State::Stopped => {
                 reasons.push("its processes ended while nothing watched over it".into());
             }

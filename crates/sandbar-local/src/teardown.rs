@@ -1,9 +1,11 @@
 //! The end of a sandbox, whoever brings it about: its shim, the next command that finds it without one, or the roll-back of its creation.
 
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -40,6 +42,8 @@ pub(crate) struct Ending {
     pub(crate) disk_bytes: Option<u64>,
     /// Whether its layers may serve another sandbox, should they be as they were made: where nobody outside can have got hold of a descriptor of theirs.
     pub(crate) layers: Layers,
+    /// The latest that it can have ended, where that is before now.
+    pub(crate) latest: Option<Timestamp>,
 }
 
 /// What is done with writable layers that nothing was written to.
@@ -88,11 +92,16 @@ pub(crate) fn tear_down(
         Groups::Known(group) => group,
         Groups::Unknown => found.as_ref(),
     };
+    // Where somebody watched, its end is now, whatever is gone already.
+    let is_unseen =
+        matches!(groups, Groups::Unknown) && mark.is_some_and(|mark| mark.lives().is_ok_and(|lives| !lives));
     let mounts = mark.and_then(Mounts::hold);
     end_processes(folder, mark, group)?;
     let unmounting = mounts.map(Mounts::let_go);
     if let Some(record) = &record {
-        write_usage(home, record, group, ending);
+        // Nobody saw when it ended; its agent lets none live longer than its deadline.
+        let latest = record.deadline.filter(|_| is_unseen);
+        write_usage(home, record, group, Ending { latest, ..ending });
     }
 
     let mut left = Vec::new();
@@ -140,7 +149,7 @@ pub(crate) fn write_usage(home: &Home, record: &StoredRecord, group: Option<&Cgr
         return;
     }
     let stats = group.map(Cgroup::stats).unwrap_or_default();
-    let ended_at = now().max(started_at);
+    let ended_at = ending.latest.map_or_else(now, |latest| latest.min(now())).max(started_at);
     let entry = UsageEntry {
         version: UsageEntry::VERSION,
         id: record.id.clone(),
@@ -155,7 +164,9 @@ pub(crate) fn write_usage(home: &Home, record: &StoredRecord, group: Option<&Cgr
         disk_bytes: ending.disk_bytes,
     };
     if let Err(cause) = home.add_usage(&entry) {
-        eprintln!("sandbar: the usage of `{}` is not written down: {cause}", record.id);
+        // Not by `eprintln!`: on a full disk, where this and the log's write fail together, it would end the process in the middle of this.
+        let _ =
+            writeln!(std::io::stderr(), "sandbar: the usage of `{}` is not written down: {cause}", record.id);
     }
 }
 

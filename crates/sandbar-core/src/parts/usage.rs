@@ -37,7 +37,7 @@ pub struct UsageEntry {
     pub created_at: Timestamp,
     /// When it was ready.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// When it ended; where nobody saw that, no later than its deadline.
     pub ended_at: Timestamp,
     /// What ended it.
     pub cause: EndCause,

@@ -314,6 +314,7 @@ async fn finish(shared: &Arc<Shared>, end: End, mut tasks: JoinSet<()>) -> Resul
         cause: Some(end.cause(shared)),
         disk_bytes: last_count(shared).await,
         layers: shared.untouched_layers,
+        ..Ending::default()
     };
     let told = AuditedEnd::begin(Some(&shared.record()), Role::Guard, ending.cause);
     let outcome = if keeps {

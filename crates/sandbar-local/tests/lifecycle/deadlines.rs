@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use sandbar_core::{CreateOptions, Deadline, DeadlineMode, ProviderExt, Query, SandboxProvider, State};
+use sandbar_core::{
+    CreateOptions, Deadline, DeadlineMode, EndCause, ProviderExt, Query, SandboxProvider, State,
+};
 
 use crate::support::{Bed, agent_pid, create, eventually, is_alive, kill, shim_pid};
 
@@ -60,8 +62,18 @@ async fn without_a_shim_the_agent_keeps_the_deadline_and_the_next_command_tidies
     eventually("the agent has ended itself", async || !is_alive(agent)).await;
     let listed = provider.list_all(Query::new()).await.expect("a listing");
     assert!(listed.iter().all(|record| record.state == State::Stopped), "{listed:?}");
+    let record = provider.describe(&id).await.expect("an answer").expect("its record");
+    assert!(record.reason.as_deref().is_some_and(|why| why.contains("its deadline passed")), "{record:?}");
+    // Whenever it is tidied up: the time after its end is no life.
+    let deadline = record.deadline.expect("a deadline");
+    eventually("some time passed", async || jiff::Timestamp::now() > deadline + Duration::from_secs(3)).await;
     create(&provider).await.destroy().await.expect("destroyed");
     assert!(provider.describe(&id).await.expect("an answer").is_none());
+    let used = provider.require_usage().expect("the part").ended(Some(&id)).await.expect("an answer").entries;
+    assert_eq!(
+        used.iter().map(|entry| (entry.cause, entry.ended_at)).collect::<Vec<_>>(),
+        [(EndCause::Deadline, deadline)]
+    );
     bed.assert_empty("after its deadline").await;
 }
 
