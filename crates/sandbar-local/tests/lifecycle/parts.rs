@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use sandbar_core::{
-    Command, CreateOptions, ErrorKind, GuestPath, HostMount, MountAccess, ProviderExt, RunOptions,
-    SandboxExt, SandboxProvider, SpawnOptions, UserName,
+    Command, CreateOptions, ErrorKind, GuestPath, HostMount, MountAccess, PortMapping, ProviderExt,
+    RunOptions, SandboxExt, SandboxProvider, SpawnOptions, UserName,
 };
 
-use crate::support::{Bed, create, has_root_inside, shim_pid};
+use crate::support::{Bed, create, eventually, has_root_inside, shim_pid};
 
 /// A server that answers with what it got, once it got all of it.
 const ECHO: &str = "import socket
@@ -88,6 +88,60 @@ async fn a_port_passes_bytes_and_each_half_ends_alone() {
     sandbox.destroy().await.expect("destroyed");
     assert!(TcpStream::connect((mapping.host.as_str(), mapping.port)).is_err(), "the address is free again");
     bed.assert_empty("after the server").await;
+}
+
+/// Whoever can connect to a published port of this machine can fill it, and nothing beside it.
+#[tokio::test]
+async fn a_crowded_port_shuts_no_other() {
+    /// More than a port takes.
+    const CROWD: usize = 600;
+    const GREETER: &str = "
+import socket
+crowded, other = [socket.create_server(('127.0.0.1', port), backlog=1000) for port in (7001, 7002)]
+print('on', flush=True)
+while True:
+    connection, _ = other.accept()
+    connection.sendall(b'hi')
+    connection.close()
+";
+    let Some(bed) = Bed::new() else { return };
+    if !has_python() {
+        return;
+    }
+    let sandbox = create(&bed.provider()).await;
+    let ports = sandbox.require_ports().expect("ports");
+    let server = Command::new("/usr/bin/python3").args(["-c", GREETER]);
+    let processes = sandbox.require_processes().expect("processes");
+    let mut process = processes.spawn(&server, SpawnOptions::new()).await.expect("a server");
+    process.events.next().await.expect("a word").expect("from the server");
+    let crowded = ports.publish(7001).await.expect("published");
+    let other = ports.publish(7002).await.expect("published");
+    let connect = |mapping: &PortMapping| TcpStream::connect((mapping.host.as_str(), mapping.port));
+    let crowd: Vec<_> = (0..CROWD)
+        .map(|_| {
+            let stream = connect(&crowded).expect("a connection");
+            stream.set_nonblocking(true).expect("it does not block");
+            stream
+        })
+        .collect();
+    eventually("the port is full", async || {
+        crowd.iter().any(|mut stream| matches!(stream.read(&mut [0]), Ok(0)))
+    })
+    .await;
+    let stream = connect(&other).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a bound");
+    let greeting = tokio::task::spawn_blocking(move || {
+        let mut greeting = String::new();
+        (&stream).read_to_string(&mut greeting).map(|_| greeting)
+    });
+    assert_eq!(greeting.await.expect("no panic").expect("a greeting"), "hi");
+    let mut dialled = ports.dial(7002).await.expect("a connection");
+    let mut greeting = String::new();
+    dialled.read_to_string(&mut greeting).await.expect("a greeting");
+    assert_eq!(greeting, "hi");
+    drop(crowd);
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after the crowd").await;
 }
 
 #[tokio::test]
