@@ -4,6 +4,7 @@
 mod change;
 mod entry;
 mod error;
+mod folders;
 mod inotify;
 mod list;
 mod remove;
