@@ -7,8 +7,9 @@ use crate::value::{HumanDuration, contract};
 
 /// Tell changes in a folder of a sandbox as they happen
 ///
-/// One a line: `create`, `write`, `rename` with both names, `remove`, `chmod`. What was there before is not told. Should more happen than can be told, the
-/// last line is `overflow`, and the exit code 125: then some were lost.
+/// One a line: `create`, `write`, `rename` with both names, or with one if it was moved to where nobody watches, `remove`, and `chmod`, which is any
+/// change of attributes, times included (`touch`). Equal changes of a file in a row may be told as one. What was there before is not told, and nothing of
+/// /proc and /sys. Should more happen than can be told, the last line is `overflow`, and the exit code 125: then some were lost.
 ///
 /// Ends with the folder or the sandbox, on Ctrl-C (exit code 130), and as `--count` and `--timeout` say.
 #[derive(Args, Debug)]

@@ -1,7 +1,10 @@
+use std::io;
+use std::pin::pin;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
-use sandbar::{Error, LogEvent, LogOptions, LogStream, SandboxExt, SandboxProvider};
+use sandbar::{LogEvent, LogOptions, LogStream, SandboxExt, SandboxProvider};
 use serde_json::{Value, json};
 
 use crate::commands::interrupt::or_interrupt;
@@ -26,9 +29,16 @@ pub(crate) async fn logs(
     };
     let mut logs = or_interrupt(&mut signals, begin).await?;
     let (mut stdout, mut stderr) = (Output::new(Stream::Stdout), Output::new(Stream::Stderr));
+    let mut reader_gone = pin!(Output::reader_gone(Stream::Stdout));
     loop {
-        let next = async { logs.next().await.transpose() };
-        let event = match or_interrupt::<_, Error>(&mut signals, next).await {
+        let next = async {
+            tokio::select! {
+                biased;
+                event = logs.next() => event.transpose().map_err(Failure::from),
+                () = &mut reader_gone => Err(Failure::output(io::ErrorKind::BrokenPipe.into())),
+            }
+        };
+        let event = match or_interrupt(&mut signals, next).await {
             // The usual way to stop following is no mishap to be told of.
             Err(Failure { status: status @ ExitStatus::Interrupted(_), .. }) => return Ok(status),
             event => event?,

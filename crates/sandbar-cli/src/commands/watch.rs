@@ -47,6 +47,7 @@ pub(crate) async fn watch(
             signal = signals.next() => Ended::Asked(ExitStatus::Interrupted(signal.0)),
             ended = told => ended?,
             () = at(until) => Ended::TimeOver,
+            () = Output::reader_gone(Stream::Stdout) => Ended::Asked(ExitStatus::ReaderGone),
         }
     };
     let unmet = out.left.is_some_and(|left| left > 0);

@@ -1,10 +1,13 @@
+use std::future::pending;
 use std::io::{self, IsTerminal};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
 /// Chunks that may wait for a slow reader before the command is held back.
@@ -101,6 +104,23 @@ impl Output {
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread panicked")))
     }
 
+    /// Waits until nobody can read any more what is written to a pipe: a command that has nothing to write for long does not
+    /// find out otherwise. Never comes for what is no pipe, or can't be waited for.
+    pub(crate) async fn reader_gone(stream: Stream) {
+        let is_pipe = Self::new(stream).kind == Kind::Pipe;
+        // A duplicate, as the runtime wants to own what it waits for.
+        let waited = is_pipe.then(|| stream.fd().try_clone_to_owned().ok()).flatten();
+        let waited = waited.and_then(|fd| watch_errors(fd).ok());
+        let Some(waited) = waited else { return pending().await };
+        loop {
+            match waited.ready(Interest::ERROR).await {
+                Ok(guard) if guard.ready().is_error() => return,
+                Ok(mut guard) => guard.clear_ready(),
+                Err(_) => return pending().await,
+            }
+        }
+    }
+
     /// Whether a write of this many bytes surely does not block.
     fn fits(&self, length: usize) -> bool {
         self.kind == Kind::Pipe && length <= PIPE_BUF && {
@@ -131,6 +151,13 @@ impl Writer {
         })?;
         Ok(Self { chunks, done, thread })
     }
+}
+
+/// The runtime's constructor is deprecated because a type of the caller's own may answer with another descriptor than the one
+/// it owns; an `OwnedFd` does not. Its successor is an unsafe function, and this crate has no unsafe code.
+#[expect(deprecated, reason = "sound for an `OwnedFd`, see above")]
+fn watch_errors(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor, Interest::ERROR)
 }
 
 fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {

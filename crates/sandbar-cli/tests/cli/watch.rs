@@ -4,7 +4,7 @@ use std::process::{Child, ChildStdout};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Home, both, code, signal, start};
+use crate::harness::{Home, both, code, signal, start, wait_until};
 
 /// A watch that is armed, and what it tells.
 struct Watch {
@@ -165,6 +165,22 @@ fn it_ends_with_the_folder_and_with_the_sandbox() {
 }
 
 #[test]
+fn a_reader_that_goes_away_ends_it_though_nothing_happens() {
+    let home = Home::new();
+    home.create(&["--name", "demo", "--", "sh", "-c", "echo up; exec sleep 600"]);
+    wait_until("its words", || home.run(&["logs", "demo"]).stdout == b"up\n");
+    for arguments in [&["watch", "demo", "/home/user", "--json"][..], &["logs", "demo", "-f"]] {
+        let mut child = start(&mut home.sandbar(arguments));
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut String::new()).unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "{arguments:?}");
+        drop(stdout);
+        wait_until("the end", || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(141), "{arguments:?}");
+    }
+}
+
+#[test]
 fn what_can_not_be_watched_is_refused() {
     let home = Home::new();
     home.create(&["--name", "demo"]);
@@ -172,6 +188,7 @@ fn what_can_not_be_watched_is_refused() {
         (&["demo", "/no/such/folder"][..], 1),
         (&["no-such-sandbox", "/tmp"], 1),
         (&["demo", "/etc/passwd"], 125),
+        (&["demo", "/proc"], 125),
         (&["demo", "relative"], 2),
         (&["demo", "/tmp", "--count", "0"], 2),
         (&["demo"], 2),

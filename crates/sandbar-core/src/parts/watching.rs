@@ -59,12 +59,12 @@ pub struct FileChange {
 pub enum FileChangeKind {
     /// It appeared.
     Create,
-    /// Its content changed.
+    /// Its content changed, once or more often.
     Write,
     /// It went away.
     Remove,
     /// It got another name; the new name comes as [`FileChangeKind::Create`].
     Rename,
-    /// Its mode or owner changed.
+    /// Its attributes changed: mode, owner or, where the backend can't tell them apart, times.
     Chmod,
 }
