@@ -5,7 +5,7 @@ const SHIM: &[u8] = b"sandbar-shim\0";
 const AGENT: &[u8] = b"sandbar-agent\0";
 
 /// Bytes that a sandbox of this process keeps in memory, shared pages counted in parts: its shim, a child of ours, and its agent, a child of that.
-/// A shim without an agent is one that waits for orders; it is counted to all.
+/// The next sandbox, which the provider keeps prepared, is one like the others here; a shim without an agent is counted to all.
 pub(crate) fn per_sandbox(sandboxes: usize) -> Result<f64, String> {
     let processes = table()?;
     let me = i32::try_from(std::process::id()).map_err(|why| why.to_string())?;
@@ -20,11 +20,11 @@ pub(crate) fn per_sandbox(sandboxes: usize) -> Result<f64, String> {
             agents += 1;
         }
     }
-    if agents != sandboxes {
+    if agents != sandboxes && agents != sandboxes + 1 {
         return Err(format!("{agents} agents were found of {sandboxes}"));
     }
     #[expect(clippy::cast_precision_loss, reason = "far below the exact range")]
-    Ok(bytes as f64 / sandboxes as f64)
+    Ok(bytes as f64 / agents as f64)
 }
 
 /// Every process with its parent.

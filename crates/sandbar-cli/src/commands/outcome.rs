@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(
             form(End::Exited(exit)),
             json!({
-                "id": "i1", "outcome": "exited", "code": 3, "signal": null, "cause": null,
+                "version": 1, "id": "i1", "outcome": "exited", "code": 3, "signal": null, "cause": null,
                 "stdout": "hé\n", "stderr_base64": "/w==", "truncated": false, "duration": 1.5,
             })
         );

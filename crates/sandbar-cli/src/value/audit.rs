@@ -99,7 +99,7 @@ mod tests {
             (",required", "no file"),
             ("a,often", "unknown word `often`"),
             ("a,size=1", "longest line"),
-            ("a,size=x", "no number"),
+            ("a,size=x", "expected bytes"),
             ("a,keep=0", "1 to"),
             ("a,keep=1001", "1 to"),
             ("a,", "unknown word"),

@@ -128,7 +128,7 @@ fn what_can_not_be_attached_to_is_told_apart() {
     assert_eq!(code(&child.wait_with_output().unwrap()), 125);
 }
 
-/// What is known of the process `sleep WORD`, once it is there.
+/// What is known of the process `sleep WORD`, once it is there and sleeps.
 fn find(home: &Home, id: &str, word: &str) -> Value {
     let mut found = None;
     wait_until("the process", || {
@@ -136,7 +136,7 @@ fn find(home: &Home, id: &str, word: &str) -> Value {
         assert_eq!(listed["complete"], true, "{listed}");
         let processes = listed["processes"].as_array().unwrap();
         found = processes.iter().find(|process| process["argv"] == json!(["sleep", word])).cloned();
-        found.is_some()
+        found.as_ref().is_some_and(|process| process["state"] == "waiting")
     });
     found.unwrap()
 }
