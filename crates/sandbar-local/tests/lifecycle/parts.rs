@@ -235,8 +235,9 @@ async fn self_delivered_secrets_and_stored_ones_stay_where_they_belong() {
     sandbox.destroy().await.expect("destroyed");
 }
 
-/// Most private memory that an idle shim may have, in bytes: the budget of the design for a release build; a debug build has twice that.
-const SHIM_MEMORY: u64 = if cfg!(debug_assertions) { 4 << 20 } else { 2 << 20 };
+/// Most memory of its own that an idle shim may have, in bytes. Pages of the executable are not counted: they are shared with every other
+/// shim and agent, and how many of them others use at this moment is chance.
+const SHIM_MEMORY: u64 = 1 << 20;
 
 #[tokio::test]
 async fn an_idle_shim_is_small() {
@@ -247,7 +248,7 @@ async fn an_idle_shim_is_small() {
     let rollup = fs::read_to_string(format!("/proc/{shim}/smaps_rollup")).expect("its memory");
     let private: u64 = rollup
         .lines()
-        .filter(|line| line.starts_with("Private_"))
+        .filter(|line| line.starts_with("Private_Dirty:"))
         .filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok())
         .sum::<u64>()
         * 1024;
