@@ -192,7 +192,7 @@ fn users_are_looked_up() {
         } else {
             let error = root.err().unwrap();
             assert_eq!(error.code, Code::PermissionDenied);
-            assert!(error.message.contains("usermod --add-subuids"), "{}", error.message);
+            assert!(error.message.contains("sandbar doctor"), "{}", error.message);
         }
     });
 }
