@@ -19,6 +19,7 @@ mod refusal;
 mod stop;
 mod unpack;
 
+use std::io;
 use std::time::Duration;
 
 use sandbar::{Error, ErrorKind};
@@ -30,10 +31,18 @@ pub(crate) use outward::copy_out;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use unpack::fuzzing;
 
+/// Most members of one copy from a sandbox: a hostile one could otherwise use up the inodes of where it goes.
+const MAX_MEMBERS: u64 = 4_000_000;
+/// Most bytes of names that a copy from a sandbox keeps in memory: those of a million folders, each deep.
+const MAX_NAMES: usize = 256 << 20;
 /// How long the other side may take to accept or send anything, before a copy is given up.
 const STALL: Duration = Duration::from_secs(120);
 /// Random bytes in a temporary name: enough that two never meet.
 const RANDOM: usize = 8;
+
+fn too_many_names() -> io::Error {
+    io::Error::other(format!("the names of its folders and links are more than {} MiB", MAX_NAMES >> 20))
+}
 
 /// A name that nobody else uses.
 fn temporary_name(purpose: &str) -> Result<String, Error> {

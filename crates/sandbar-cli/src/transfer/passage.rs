@@ -5,11 +5,8 @@ use bytes::Bytes;
 
 use crate::tar::{END, Kind, Member, encode, padding};
 use crate::transfer::landing::ROOT;
+use crate::transfer::{MAX_MEMBERS, MAX_NAMES, too_many_names};
 
-/// Most members of one copy, as where one is unpacked on this machine.
-const MAX_MEMBERS: u64 = 4_000_000;
-/// Most bytes of names of folders and links kept: those of a million folders, each deep.
-const MAX_NAMES: usize = 256 << 20;
 /// About how many bytes go on at once.
 const CHUNK: usize = 256 * 1024;
 
@@ -139,7 +136,7 @@ impl Passage {
     fn remember(&mut self, path: Vec<u8>, set: Set) -> io::Result<()> {
         self.name_bytes += path.len();
         if self.name_bytes > MAX_NAMES {
-            return Err(io::Error::other("the names of folders and links are more than 256 MiB"));
+            return Err(too_many_names());
         }
         match set {
             Set::Folders => self.folders.insert(path),

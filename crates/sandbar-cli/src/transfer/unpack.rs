@@ -14,12 +14,10 @@ use rustix::io::Errno;
 
 use crate::tar::{Kind, Member};
 use crate::transfer::discard::discard;
-use crate::transfer::temporary_name;
+use crate::transfer::{MAX_MEMBERS, MAX_NAMES, temporary_name, too_many_names};
 use crate::value::{Existing, Placement};
 
-/// Most members of one copy: a hostile sandbox could otherwise use up the inodes of this machine.
-const MAX_MEMBERS: u64 = 4_000_000;
-/// Most bytes of one copy as written, holes not counted, for the same reason.
+/// Most bytes of one copy as written, holes not counted: a hostile sandbox could otherwise use up the disk of this machine.
 const MAX_BYTES: u64 = 1 << 40;
 /// Runs of this many zero bytes become holes: the block size of the usual file systems.
 const HOLE: usize = 4096;
@@ -41,6 +39,8 @@ pub(super) struct Unpacking {
     file: Option<OpenFile>,
     /// Folders made, whose modes and times are set at the end.
     folders: Vec<(PathBuf, u32, i64)>,
+    /// Bytes of their paths.
+    name_bytes: usize,
     top: Option<FileType>,
     members: u64,
     bytes: u64,
@@ -90,6 +90,7 @@ impl Unpacking {
             root: root.to_vec(),
             file: None,
             folders: Vec::new(),
+            name_bytes: 0,
             top: None,
             members: 0,
             bytes: 0,
@@ -255,6 +256,10 @@ impl Unpacking {
         path: &Path,
         member: &Member,
     ) -> io::Result<FileType> {
+        self.name_bytes += path.as_os_str().len();
+        if self.name_bytes > MAX_NAMES {
+            return Err(too_many_names());
+        }
         // Its own rights are set at the end: until then others may not look and we have to get in.
         mkdirat(holder, name, Mode::RWXU)?;
         self.folders.push((path.to_owned(), member.mode, member.mtime));

@@ -244,3 +244,15 @@ fn holes_begin_and_end_with_blocks_wherever_pieces_do() {
     assert_eq!(next_run(&[0, 0, 1], HOLE as u64 - 2), (0, 2), "up to the end of a block");
     assert_eq!(next_run(&[0, 0, 1], 0), (3, 0), "a block that is not all zero");
 }
+
+#[test]
+fn names_of_folders_are_kept_within_a_bound() {
+    let place = Place::new();
+    let mut unpacking = place.start();
+    unpacking.member(&folder("src")).unwrap();
+    unpacking.name_bytes = MAX_NAMES;
+    let error = unpacking.member(&folder("src/one-more")).unwrap_err().to_string();
+    assert!(error.contains("256 MiB"), "{error}");
+    // A file's name is not kept.
+    unpacking.member(&member("src/file", Kind::File(0))).unwrap();
+}
