@@ -1,6 +1,7 @@
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbar::observe::{AuditReader, Line};
 use sandbar::{Error, ErrorKind, Follow};
 
@@ -37,16 +38,30 @@ pub(crate) fn audit(settings: &AuditSettings, printer: Printer) -> Result<ExitSt
             return Ok(ExitStatus::Done);
         } else {
             notes.tell();
-            std::thread::sleep(LOOK);
+            pause()?;
         }
     }
+}
+
+/// Waits for the next look, or until nobody reads any more what is printed.
+fn pause() -> Result<()> {
+    let stdout = io::stdout();
+    // No event is asked for: an error, which is what a pipe without a reader has, is told all the same.
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let look = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+    let end = Instant::now() + LOOK;
+    if matches!(poll(&mut fds, Some(&look)), Ok(1..)) && fds[0].revents().contains(PollFlags::ERR) {
+        return Err(Failure::output(io::ErrorKind::BrokenPipe.into()));
+    }
+    std::thread::sleep(end.saturating_duration_since(Instant::now()));
+    Ok(())
 }
 
 fn open(settings: &AuditSettings) -> Result<AuditReader> {
     loop {
         match AuditReader::open(&settings.path) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound && settings.follow == Follow::Yes => {
-                std::thread::sleep(LOOK);
+                pause()?;
             }
             opened => return opened.map_err(|cause| unreadable(settings, cause)),
         }

@@ -161,8 +161,10 @@ fn a_record_can_be_followed_and_torn_lines_are_told() {
     assert_eq!((&first["op"], &first["phase"]), (&"create".into(), &"begin".into()));
     let second: Value = serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("JSON");
     assert_eq!(second["sandbox"], id);
-    follower.kill().expect("killed");
-    follower.wait().expect("an end");
+    // Nothing more happens, and nobody reads any more.
+    drop(lines);
+    wait_until("its end", || follower.try_wait().expect("a look").is_some());
+    assert_eq!(follower.wait().expect("an end").code(), Some(141));
     let mut whole = std::fs::read(file(&home)).expect("bytes");
     whole.extend_from_slice(br#"{"v":1,"at""#);
     std::fs::write(file(&home), whole).expect("written");
