@@ -38,7 +38,7 @@ mod read;
 mod span;
 mod trace;
 
-pub use event::{Actor, Event, FORMAT_VERSION, Outcome, Phase, Role, details, to_safe_json};
+pub use event::{Actor, Event, FORMAT_VERSION, Outcome, Phase, Role, details, is_dangerous, to_safe_json};
 pub use log::{
     AuditConfig, AuditLog, AuditMode, DEFAULT_KEEP, DEFAULT_MAX_BYTES, MAX_KEEP, MAX_LINE, MIN_MAX_BYTES,
 };

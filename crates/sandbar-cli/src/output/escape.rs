@@ -1,11 +1,13 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use sandbar::observe::is_dangerous;
+
 /// Makes text harmless to a terminal: control characters and those that are invisible or reorder text are written as escapes.
 ///
 /// Everything that comes from a sandbox, a backend or a caller passes here before it is printed for a person.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
-    if !text.contains(dangerous) {
+    if !text.contains(is_dangerous) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 8);
@@ -14,7 +16,7 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
             '\n' => escaped.push_str("\\n"),
             '\r' => escaped.push_str("\\r"),
             '\t' => escaped.push_str("\\t"),
-            character if dangerous(character) => {
+            character if is_dangerous(character) => {
                 // Writing to a string can't fail.
                 let _ = write!(escaped, "\\u{{{:x}}}", u32::from(character));
             }
@@ -22,17 +24,6 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(escaped)
-}
-
-fn dangerous(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            // Soft hyphen; zero-width and direction marks; line and paragraph separators; embeddings, overrides, isolates and
-            // invisible operators; byte order mark; interlinear annotation; tags.
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-        )
 }
 
 #[cfg(test)]
@@ -57,7 +48,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_dangerous_is_left(text in any::<String>()) {
-            prop_assert!(!escape(&text).contains(dangerous));
+            prop_assert!(!escape(&text).contains(is_dangerous));
         }
     }
 }

@@ -26,12 +26,12 @@ pub fn to_safe_json(value: &serde_json::Value) -> String {
 
 /// In JSON such characters stand in strings only, so an escape is the same text.
 fn disarmed(json: &str) -> String {
-    if !json.contains(dangerous) {
+    if !json.contains(is_dangerous) {
         return json.to_owned();
     }
     let mut safe = String::with_capacity(json.len() + 16);
     for character in json.chars() {
-        if dangerous(character) {
+        if is_dangerous(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
                 // Writing to a string can't fail.
                 let _ = write!(safe, "\\u{unit:04x}");
@@ -43,11 +43,13 @@ fn disarmed(json: &str) -> String {
     safe
 }
 
-fn dangerous(character: char) -> bool {
+/// Whether a character acts on a terminal, is invisible, or reorders text.
+pub fn is_dangerous(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
-            // Soft hyphen; direction marks; separators; embeddings, overrides, isolates; byte order mark; annotation; tags.
+            // Soft hyphen; zero-width and direction marks; line and paragraph separators; embeddings, overrides, isolates and
+            // invisible operators; byte order mark; interlinear annotation; tags.
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
                 | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
         )
@@ -68,7 +70,7 @@ mod tests {
     fn a_line_is_one_line_and_harmless() {
         let hostile = "/tmp/a\nb\x1b]0;x\x07\"\\\u{9b}31m\u{202e}\u{e0041}";
         let line = String::from_utf8(to_line(&event(hostile)).unwrap()).unwrap();
-        assert!(!line.trim_end_matches('\n').contains(dangerous), "{line}");
+        assert!(!line.trim_end_matches('\n').contains(is_dangerous), "{line}");
         let back: Event = serde_json::from_str(&line).unwrap();
         assert_eq!(back.detail["path"], hostile);
     }
@@ -85,7 +87,7 @@ mod tests {
         #[test]
         fn any_text_comes_back_from_one_harmless_line(text in any::<String>()) {
             let line = String::from_utf8(to_line(&event(&text)).unwrap()).unwrap();
-            prop_assert!(!line.trim_end_matches('\n').contains(dangerous));
+            prop_assert!(!line.trim_end_matches('\n').contains(is_dangerous));
             let back: Event = serde_json::from_str(&line).unwrap();
             prop_assert_eq!(back.detail["path"].as_str(), Some(text.as_str()));
         }

@@ -8,6 +8,6 @@ mod line;
 
 pub use actor::{Actor, Role};
 pub(crate) use json::to_line;
-pub use json::to_safe_json;
+pub use json::{is_dangerous, to_safe_json};
 pub(crate) use line::now;
 pub use line::{Event, FORMAT_VERSION, Outcome, Phase};
