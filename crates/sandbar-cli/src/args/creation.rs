@@ -1,9 +1,8 @@
 use clap::Args;
 use sandbar::{SandboxName, TemplateId};
 
-use crate::value::{
-    Cpus, Disk, HumanDuration, Memory, Mount, Pair, Pids, Publication, contract, sandbox_name,
-};
+use crate::args::LimitArgs;
+use crate::value::{HumanDuration, Mount, Pair, Publication, contract, sandbox_name};
 
 /// What a new sandbox shall be: the same for `run` and `create`.
 #[derive(Args, Debug, Default)]
@@ -18,18 +17,8 @@ pub(crate) struct CreationArgs {
     /// A label; may be given again
     #[arg(long = "label", value_name = "KEY=VALUE")]
     pub(crate) labels: Vec<Pair>,
-    /// Memory: bytes, or with K, M, G, T (powers of 1024); at least 4M
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<Memory>,
-    /// Processor time in cores, such as 0.5; at least 0.01
-    #[arg(long, value_name = "CORES")]
-    pub(crate) cpus: Option<Cpus>,
-    /// Processes and threads, 1 to 4194304
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) pids: Option<Pids>,
-    /// Writable disk space; at least 1M
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) disk: Option<Disk>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
     /// Fail unless every limit, defaults included, is enforced and not merely watched; of disk only if `--disk` is given
     #[arg(long)]
     pub(crate) require_enforced_limits: bool,

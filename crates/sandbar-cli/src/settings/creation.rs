@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use sandbar::{Base, CreateOptions, EnvVars, HostMount, Labels, Lifetime, LimitDemand, Resources};
 
-use crate::args::CreationArgs;
+use crate::args::{CreationArgs, LimitArgs};
 use crate::failure::{Failure, Result};
 use crate::settings::absolute;
 use crate::value::Pair;
@@ -17,10 +17,7 @@ pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> R
         template,
         name,
         labels: label_args,
-        memory,
-        cpus,
-        pids,
-        disk,
+        limits,
         require_enforced_limits,
         mounts,
         ports,
@@ -45,12 +42,7 @@ pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> R
         labels: labels(label_args)?,
         ports: ports.into_iter().map(|port| port.0).collect(),
         host_mounts,
-        resources: Resources {
-            memory_bytes: memory.map(|size| size.0),
-            cpu_millis: cpus.map(|cpus| cpus.0),
-            pids: pids.map(|pids| pids.0),
-            disk_bytes: disk.map(|size| size.0),
-        },
+        resources: limited(limits),
         limit_demand: if require_enforced_limits { LimitDemand::Enforced } else { LimitDemand::BestEffort },
         deadline: deadline.map(|duration| duration.0).or(owned),
         lifetime,
@@ -58,6 +50,17 @@ pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> R
     };
     options.check().map_err(Failure::usage)?;
     Ok(options)
+}
+
+/// What is typed of limits, as the contract has it.
+pub(super) fn limited(args: LimitArgs) -> Resources {
+    let LimitArgs { memory, cpus, pids, disk } = args;
+    Resources {
+        memory_bytes: memory.map(|size| size.0),
+        cpu_millis: cpus.map(|cpus| cpus.0),
+        pids: pids.map(|pids| pids.0),
+        disk_bytes: disk.map(|size| size.0),
+    }
 }
 
 pub(super) fn labels(pairs: Vec<Pair>) -> Result<Labels> {

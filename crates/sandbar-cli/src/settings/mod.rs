@@ -133,12 +133,7 @@ pub(crate) fn log_options(args: &LogsArgs) -> LogOptions {
 
 /// `resources`: the change that is wanted, if one is.
 pub(crate) fn resources(args: &ResourcesArgs) -> Result<Option<(Resources, LimitDemand)>> {
-    let resources = Resources {
-        memory_bytes: args.memory.map(|size| size.0),
-        cpu_millis: args.cpus.map(|cpus| cpus.0),
-        pids: args.pids.map(|pids| pids.0),
-        disk_bytes: args.disk.map(|size| size.0),
-    };
+    let resources = creation::limited(args.limits);
     match (resources.is_empty(), args.require_enforced_limits) {
         (false, true) => Ok(Some((resources, LimitDemand::Enforced))),
         (false, false) => Ok(Some((resources, LimitDemand::BestEffort))),
