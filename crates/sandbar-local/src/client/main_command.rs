@@ -42,7 +42,7 @@ impl MainProcess for Shared {
         if seen.record.main.is_none() {
             let none = format!("a main command of sandbox `{}`", link.id());
             return Err(Error::not_found(READ, none).with_backend(BACKEND).with_hint(
-                "a sandbox gets one when it is made; what other commands say comes with the commands",
+                "`sandbar create … -- COMMAND` makes a sandbox with one; what other commands say comes with the commands",
             ));
         }
         if seen.state() == State::Running {

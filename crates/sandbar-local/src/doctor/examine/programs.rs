@@ -1,4 +1,5 @@
-//! Asking a program something, whatever it is: within a time, with an end to what is read, and with nothing of it left.
+//! Asking a program something: within a time, with an end to what is read, and with its process group ended. Only programs that nobody but root and
+//! this user can change are asked, since one that leaves its group outlives this.
 
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
