@@ -89,7 +89,8 @@ fn stdin_is_empty_unless_asked_for() {
 fn input_is_read_until_it_is_closed() {
     let agent = Agent::start();
     run(async {
-        let mut request = shell("cat; echo end");
+        // It must outlive the second closing: a process that is gone can't be named.
+        let mut request = shell("cat; until [ -e asked-twice ]; do sleep 0.01; done; echo end");
         request.stdin = None;
         let running = agent.start_process(&request, &[]).await.unwrap();
         input(&agent, &running, "one\n").await.unwrap();
@@ -99,6 +100,7 @@ fn input_is_read_until_it_is_closed() {
             agent.process::<Value>("CloseStdin", &close).await.unwrap();
         }
         assert!(input(&agent, &running, "three").await.is_err());
+        std::fs::write(agent.home_path("asked-twice"), "").unwrap();
         assert_eq!(running.output().await.unwrap().text(), "one\ntwo\nend\n");
     });
 }
