@@ -9,6 +9,7 @@
 
 mod capabilities;
 mod command;
+mod egress;
 mod env;
 mod error;
 mod ext;
@@ -20,7 +21,6 @@ mod memory;
 mod options;
 mod parts;
 mod path;
-mod policy;
 mod provider;
 mod publication;
 mod record;
@@ -28,6 +28,11 @@ mod sandbox;
 
 pub use capabilities::{Capabilities, Capability};
 pub use command::{Command, ExitStatus, KillCause, Output};
+pub use egress::{
+    Cidr, Decision, DecisionKind, DecisionReason, DenyRule, Destination, EgressCounters, EgressPolicy,
+    EgressRule, EgressRules, Explanation, HeaderInjection, Hostname, MAX_RULES, NamePattern, Otherwise,
+    PortSet, Protocol, Target, Verdict,
+};
 pub use env::EnvVars;
 pub use error::{Error, ErrorKind, PartialOutput, Result, Retry};
 pub use ext::{ProviderExt, SandboxExt};
@@ -39,11 +44,10 @@ pub use options::{
 };
 pub use parts::*;
 pub use path::GuestPath;
-pub use policy::EgressPolicy;
 pub use provider::SandboxProvider;
 pub use publication::PortPublication;
 pub use record::{
-    Capacity, EgressSummary, Fallback, IdMapping, IsolationReport, LastKill, Limit, LimitState, PortMapping,
-    SandboxRecord, State, VolumeAttachment,
+    Capacity, EgressSummary, Fallback, GatewayState, IdMapping, IsolationReport, LastKill, Limit, LimitState,
+    PortMapping, SandboxRecord, State, VolumeAttachment,
 };
 pub use sandbox::Sandbox;

@@ -172,10 +172,23 @@ pub struct PortMapping {
 }
 
 /// What a sandbox may reach, in short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EgressSummary {
     /// The policy in force; `None` where the backend can't tell.
     pub policy: Option<EgressPolicy>,
+    /// How the gateway is, through which all goes; absent where there is none to ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayState>,
+}
+
+/// How the gateway of a sandbox is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GatewayState {
+    /// It serves.
+    Serving,
+    /// It does not, so the sandbox has no network.
+    Down,
 }
 
 /// A volume attached to a sandbox.

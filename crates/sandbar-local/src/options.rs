@@ -44,7 +44,7 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
     if !volumes.is_empty() {
         return Err(refuse("a volume", "this version has no volumes").with_hint("use a host mount instead"));
     }
-    check_egress(egress)?;
+    check_egress(egress.as_ref())?;
     host_mounts.iter().try_for_each(|mount| mounts::check_target(&mount.target))?;
     if on_deadline == DeadlineAction::Pause {
         return Err(refuse("pausing at the deadline", "this version can't put a sandbox to sleep")
@@ -115,7 +115,7 @@ fn check_base(base: &Base) -> Result<()> {
     }
 }
 
-fn check_egress(egress: Option<EgressPolicy>) -> Result<()> {
+fn check_egress(egress: Option<&EgressPolicy>) -> Result<()> {
     match egress {
         None | Some(EgressPolicy::DenyAll) => Ok(()),
         Some(_) => Err(refuse(

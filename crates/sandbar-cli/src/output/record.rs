@@ -128,7 +128,7 @@ impl<'a> From<&'a SandboxRecord> for RecordJson<'a> {
                 detail: &kill.detail,
             }),
             ports,
-            egress: *egress,
+            egress: egress.clone(),
             main: main.as_ref().map(MainJson::from),
             volumes,
             reason: reason.as_deref(),
@@ -181,7 +181,7 @@ pub(crate) fn describe(record: &SandboxRecord, now: Timestamp) -> String {
     for port in &record.ports {
         line("port", &format!("{} at {}:{}", port.guest, port.host, port.port));
     }
-    line("egress", &record.egress.policy.map_or("unknown".to_owned(), |policy| word(&policy)));
+    line("egress", record.egress.policy.as_ref().map_or("unknown", |policy| policy.kind()));
     if let Some(main) = &record.main {
         line("main", &main_text(main, now));
     }

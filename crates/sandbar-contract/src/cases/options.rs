@@ -213,14 +213,14 @@ async fn enforced_limits_are_enforced_or_refused(bed: &Bed<'_>) -> Checked {
 
 async fn deny_all_is_in_the_record(bed: &Bed<'_>) -> Checked {
     let policy = EgressPolicy::DenyAll;
-    let (_, record) = honoured(bed, "deny-all", |options| options.with_egress(policy)).await?;
+    let (_, record) = honoured(bed, "deny-all", |options| options.with_egress(policy.clone())).await?;
     ensure_eq!(record.egress.policy, Some(policy), "policy");
     Ok(())
 }
 
 async fn allow_all_is_in_the_record_or_refused(bed: &Bed<'_>) -> Checked {
     let policy = EgressPolicy::AllowAll;
-    let (_, record) = honoured(bed, "allow-all", |options| options.with_egress(policy)).await?;
+    let (_, record) = honoured(bed, "allow-all", |options| options.with_egress(policy.clone())).await?;
     ensure_eq!(record.egress.policy, Some(policy), "policy");
     Ok(())
 }

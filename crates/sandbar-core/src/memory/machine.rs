@@ -202,7 +202,7 @@ impl Machine {
             limits: limits(status.resources),
             last_kill: None,
             ports: Vec::new(),
-            egress: EgressSummary { policy: Some(EgressPolicy::DenyAll) },
+            egress: EgressSummary { policy: Some(EgressPolicy::DenyAll), gateway: None },
             main: self.main().map(|main| main.status()),
             volumes: volumes.clone(),
             reason: status.reason.clone(),

@@ -1,8 +1,11 @@
 use async_trait::async_trait;
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{Capacity, EgressPolicy, Result};
+use crate::{
+    Capacity, Decision, Destination, EgressCounters, EgressPolicy, Explanation, Follow, Protocol, Result,
+};
 
 /// What a sandbox uses.
 #[async_trait]
@@ -32,14 +35,37 @@ pub struct MetricsSample {
     pub processes: Option<u64>,
 }
 
-/// Changing the egress policy.
+/// Decisions of the gateway, oldest first.
+pub type Decisions = BoxStream<'static, Result<Decision>>;
+
+/// The egress policy while the sandbox runs, and what came of it.
 #[async_trait]
 pub trait Network: Send + Sync {
-    /// The policy in force.
+    /// The policy in force. Values of injected headers are not in it.
     async fn policy(&self) -> Result<EgressPolicy>;
 
-    /// Puts another policy in force, at once; flows that it no longer allows are cut.
+    /// Puts another policy in force, at once; flows that it no longer allows are cut before this answers.
     async fn set_policy(&self, policy: EgressPolicy) -> Result<()>;
+
+    /// What was counted since the sandbox started.
+    async fn counters(&self) -> Result<EgressCounters>;
+
+    /// What was decided, as far as it is kept: the newest ones, within bounds.
+    async fn decisions(&self, options: DecisionOptions) -> Result<Decisions>;
+
+    /// What would be decided about a connection, and why. Nothing is connected or resolved.
+    async fn explain(&self, destination: Destination, port: u16, protocol: Protocol) -> Result<Explanation>;
+}
+
+/// Which decisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecisionOptions {
+    /// Only so many of the newest ones that are there; all by default.
+    pub tail: Option<usize>,
+    /// Only those from then on.
+    pub since: Option<Timestamp>,
+    /// Whether to go on with those that come.
+    pub follow: Follow,
 }
 
 /// Observing what sandboxes can reach.

@@ -146,7 +146,7 @@ impl StoredRecord {
             limits: self.limits.clone(),
             last_kill: self.last_kill.clone(),
             ports: if state == State::Running { self.ports.clone() } else { Vec::new() },
-            egress: self.egress,
+            egress: self.egress.clone(),
             main: self.main.clone(),
             volumes: Vec::new(),
             reason,
@@ -178,7 +178,7 @@ pub(crate) fn isolation(ids: &IdMode) -> IsolationReport {
 }
 
 /// The only policy that this backend can keep for now.
-pub(crate) const EGRESS: EgressSummary = EgressSummary { policy: Some(EgressPolicy::DenyAll) };
+pub(crate) const EGRESS: EgressSummary = EgressSummary { policy: Some(EgressPolicy::DenyAll), gateway: None };
 
 #[cfg(test)]
 mod tests {

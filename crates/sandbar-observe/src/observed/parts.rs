@@ -3,10 +3,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use sandbar_core::{
-    Archive, ByteStream, DeadlineAction, EgressPolicy, Follow, ForkOptions, ForkOutcome, Forking, Guest,
-    GuestPath, GuestStream, HibernationOutcome, ImportReport, LimitDemand, LogEvent, LogOptions, MainLogs,
-    MainProcess, MainStatus, Network, Pausing, PortMapping, PortPublication, Ports, ResourceControl,
-    Resources, Result, Sandbox, SandboxExt, WatchEvents, WatchOptions, Watching,
+    Archive, ByteStream, DeadlineAction, DecisionOptions, Decisions, Destination, EgressCounters,
+    EgressPolicy, Explanation, Follow, ForkOptions, ForkOutcome, Forking, Guest, GuestPath, GuestStream,
+    HibernationOutcome, ImportReport, LimitDemand, LogEvent, LogOptions, MainLogs, MainProcess, MainStatus,
+    Network, Pausing, PortMapping, PortPublication, Ports, Protocol, ResourceControl, Resources, Result,
+    Sandbox, SandboxExt, WatchEvents, WatchOptions, Watching,
 };
 use serde_json::json;
 
@@ -213,8 +214,21 @@ impl Network for ObservedSandbox {
     }
 
     async fn set_policy(&self, policy: EgressPolicy) -> Result<()> {
+        let told = json!(policy);
         let work = async { self.inner.require_network()?.set_policy(policy).await };
-        self.tell("set_policy", |detail| drop(detail.insert("egress".into(), json!(policy))), work).await
+        self.tell("set_policy", |detail| drop(detail.insert("egress".into(), told)), work).await
+    }
+
+    async fn counters(&self) -> Result<EgressCounters> {
+        self.inner.require_network()?.counters().await
+    }
+
+    async fn decisions(&self, options: DecisionOptions) -> Result<Decisions> {
+        self.inner.require_network()?.decisions(options).await
+    }
+
+    async fn explain(&self, destination: Destination, port: u16, protocol: Protocol) -> Result<Explanation> {
+        self.inner.require_network()?.explain(destination, port, protocol).await
     }
 }
 

@@ -94,8 +94,9 @@ impl Volumes for Observed {
 #[async_trait]
 impl EgressCheck for Observed {
     async fn verify(&self, policy: EgressPolicy) -> Result<EgressVerdict> {
+        let told = json!(policy);
         let operation =
-            self.begin("verify_egress", |detail| drop(detail.insert("egress".into(), json!(policy)))).await?;
+            self.begin("verify_egress", |detail| drop(detail.insert("egress".into(), told))).await?;
         let work = async { self.inner.require_egress()?.verify(policy).await };
         let done = operation.cause(work).await;
         operation.end(done).await

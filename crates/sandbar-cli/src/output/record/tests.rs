@@ -41,7 +41,7 @@ fn record() -> SandboxRecord {
             detail: "`python3`".into(),
         }),
         ports: vec![PortMapping { guest: 80, host: "127.0.0.1".into(), port: 40_000 }],
-        egress: EgressSummary { policy: Some(EgressPolicy::DenyAll) },
+        egress: EgressSummary { policy: Some(EgressPolicy::DenyAll), gateway: None },
         main: None,
         volumes: vec![VolumeAttachment {
             name: VolumeName::new("data").unwrap(),
