@@ -25,8 +25,8 @@ pub use main_command::{
     Follow, LogChunk, LogEvent, LogOptions, LogStream, MainLogs, MainProcess, MainState, MainStatus,
 };
 pub use observe::{
-    CapacityReport, DecisionOptions, Decisions, EgressCheck, EgressLeg, EgressVerdict, LegOutcome, Metrics,
-    MetricsSample, Network, VerdictState,
+    CapacityReport, DecisionOptions, Decisions, EgressCheck, EgressLeg, EgressVerdict, Extent, LegClass,
+    LegOutcome, Metrics, MetricsSample, Network, VerdictState, VerifyOptions,
 };
 pub use ports::Ports;
 pub use processes::{

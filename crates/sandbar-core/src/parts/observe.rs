@@ -71,8 +71,28 @@ pub struct DecisionOptions {
 /// Observing what sandboxes can reach.
 #[async_trait]
 pub trait EgressCheck: Send + Sync {
-    /// Observes, in a sandbox made the ordinary way under `policy`, what can be reached.
-    async fn verify(&self, policy: EgressPolicy) -> Result<EgressVerdict>;
+    /// Observes, in a sandbox made the ordinary way under the policy, what can be reached. Settings count for nothing: a verdict says what was
+    /// tried. The sandbox is gone afterwards.
+    async fn verify(&self, options: VerifyOptions) -> Result<EgressVerdict>;
+}
+
+/// What to verify, and how thoroughly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyOptions {
+    /// The policy; the backend's default if absent.
+    pub policy: Option<EgressPolicy>,
+    /// How much is tried.
+    pub extent: Extent,
+}
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// One leg for each way out.
+    #[default]
+    Quick,
+    /// Every leak that is known.
+    Full,
 }
 
 /// What was observed.
@@ -107,8 +127,27 @@ pub struct EgressLeg {
     pub name: String,
     /// What happened.
     pub outcome: LegOutcome,
+    /// What can be promised of it.
+    pub class: LegClass,
     /// More, for a person.
     pub detail: String,
+}
+
+/// What can be promised of a way out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LegClass {
+    /// It is closed.
+    #[default]
+    Blocked,
+    /// Something gets through, and how much is bounded; `detail` has the number.
+    Bounded,
+    /// It is seen only where a rule has the gateway speak TLS itself.
+    WithInterception,
+    /// It can't be closed while the policy allows what it allows.
+    Residual,
+    /// It has to be reached, or nothing was observed.
+    Control,
 }
 
 /// What happened to a leg.

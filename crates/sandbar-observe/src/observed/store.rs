@@ -1,8 +1,8 @@
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use sandbar_core::{
-    BuildLog, BuildSpec, Builds, CommitOptions, EgressCheck, EgressPolicy, EgressVerdict, ProviderExt,
-    Result, Template, TemplateId, Templates, VolumeInfo, VolumeName, VolumeQuery, Volumes,
+    BuildLog, BuildSpec, Builds, CommitOptions, EgressCheck, EgressVerdict, ProviderExt, Result, Template,
+    TemplateId, Templates, VerifyOptions, VolumeInfo, VolumeName, VolumeQuery, Volumes,
 };
 use serde_json::json;
 
@@ -93,11 +93,11 @@ impl Volumes for Observed {
 
 #[async_trait]
 impl EgressCheck for Observed {
-    async fn verify(&self, policy: EgressPolicy) -> Result<EgressVerdict> {
-        let told = json!(policy);
+    async fn verify(&self, options: VerifyOptions) -> Result<EgressVerdict> {
+        let told = json!(options.policy);
         let operation =
             self.begin("verify_egress", |detail| drop(detail.insert("egress".into(), told))).await?;
-        let work = async { self.inner.require_egress()?.verify(policy).await };
+        let work = async { self.inner.require_egress()?.verify(options).await };
         let done = operation.cause(work).await;
         operation.end(done).await
     }
