@@ -15,8 +15,12 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandbar-wire", &["sandbar-core"]),
     ("sandbar-engine", &[]),
     ("sandbar-agent", &["sandbar-wire", "sandbar-engine"]),
+    ("sandbar-egress", &["sandbar-core"]),
     ("sandbar-observe", &["sandbar-core"]),
-    ("sandbar-local", &["sandbar-core", "sandbar-wire", "sandbar-engine", "sandbar-observe"]),
+    (
+        "sandbar-local",
+        &["sandbar-core", "sandbar-wire", "sandbar-engine", "sandbar-observe", "sandbar-egress"],
+    ),
     ("sandbar-replay", &[]),
     ("sandbar", &["sandbar-core", "sandbar-local", "sandbar-observe"]),
     ("sandbar-cli", &["sandbar", "sandbar-agent", "sandbar-local"]),
