@@ -22,6 +22,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["sandbar-core", "sandbar-wire", "sandbar-engine", "sandbar-observe", "sandbar-egress"],
     ),
     ("sandbar-replay", &[]),
+    ("sandbar-rig", &[]),
     ("sandbar", &["sandbar-core", "sandbar-local", "sandbar-observe"]),
     ("sandbar-cli", &["sandbar", "sandbar-agent", "sandbar-local"]),
     ("sandbar-bench", &["sandbar"]),

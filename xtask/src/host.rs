@@ -8,6 +8,8 @@ use crate::run::run;
 /// Program that a test needs, and the Debian package that has it. The tests say why they skip where one is missing.
 const PROGRAMS: &[(&str, &str)] = &[
     ("newuidmap", "uidmap"),
+    ("ip", "iproute2"),
+    ("curl", "curl"),
     ("setpriv", "util-linux"),
     ("python3", "python3"),
     ("gcc", "gcc"),

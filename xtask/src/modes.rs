@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::run::workspace;
-use crate::test::TestBinary;
+use crate::test::{Executables, TestBinary};
 
 /// Id of the ordinary user; above what distributions give people, below what container tools take.
 const UID: u32 = 61_000;
@@ -33,14 +33,21 @@ impl Mode {
     }
 
     /// Runs the tests of `packages` in this mode; every binary runs, also after one that failed.
-    pub(crate) fn run(self, binaries: &[TestBinary], packages: &[&str], helper: &Path) -> Result<(), String> {
+    pub(crate) fn run(
+        self,
+        binaries: &[TestBinary],
+        packages: &[&str],
+        executables: &Executables,
+    ) -> Result<(), String> {
         let stage = Stage::new(self)?;
         let mut failed = Vec::new();
         for binary in binaries.iter().filter(|binary| packages.contains(&binary.package.as_str())) {
             eprintln!("\n     Running {} {} as {USER} ({} ids)", binary.package, binary.name, self.word());
+            let rig = binary.needs_rig().then_some(executables.rig.as_path());
             let status = stage
-                .command(&binary.executable, &binary.folder)
-                .env("SANDBAR_HELPER", helper)
+                .command_in(rig, &binary.executable, &binary.folder)
+                .env("SANDBAR_HELPER", &executables.helper)
+                .env("SANDBAR_RIG_BIN", &executables.rig)
                 .status()
                 .map_err(|e| format!("unshare could not be started: {e}"))?;
             if !status.success() {
@@ -93,7 +100,18 @@ impl Stage {
 
     /// A command that runs `program` as the user with `folder` as its working folder. Arguments can be added.
     pub(crate) fn command(&self, program: &Path, folder: &Path) -> Command {
-        let mut command = Command::new("unshare");
+        self.command_in(None, program, folder)
+    }
+
+    /// The same, in a rig that root makes round it.
+    fn command_in(&self, rig: Option<&Path>, program: &Path, folder: &Path) -> Command {
+        let mut command = match rig {
+            Some(rig) => Command::new(rig),
+            None => Command::new("unshare"),
+        };
+        if rig.is_some() {
+            command.args(["run", "--", "unshare"]);
+        }
         command.args(["--mount", "--propagation", "private", "sh", "-euc", SCRIPT, "sh"]);
         command
             .arg(&self.folder)

@@ -10,7 +10,11 @@ use crate::{checks, host};
 
 /// Packages whose tests run again as an ordinary user: what they do depends on who does it.
 const USER_PACKAGES: &[&str] =
-    &["sandbar-engine", "sandbar-agent", "sandbar-local", "sandbar-cli", "sandbar-observe"];
+    &["sandbar-engine", "sandbar-agent", "sandbar-local", "sandbar-cli", "sandbar-observe", "sandbar-rig"];
+
+/// Tests (package and name) that need an outside. As this user each of them makes a rig of its own; as an ordinary user the whole
+/// binary is in one that root made, since subordinate ids can't be had inside a user namespace.
+const RIG_TESTS: &[(&str, &str)] = &[("sandbar-rig", "rig"), ("sandbar-rig", "resolver")];
 
 /// A compiled test.
 #[derive(Debug)]
@@ -21,20 +25,37 @@ pub(crate) struct TestBinary {
     pub(crate) folder: PathBuf,
 }
 
+/// Executables that tests start.
+#[derive(Debug)]
+pub(crate) struct Executables {
+    pub(crate) helper: PathBuf,
+    pub(crate) rig: PathBuf,
+}
+
+impl TestBinary {
+    /// Whether it is to be run in a rig.
+    pub(crate) fn needs_rig(&self) -> bool {
+        RIG_TESTS.contains(&(self.package.as_str(), self.name.as_str()))
+    }
+}
+
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if !arguments.is_empty() {
         return Err(format!("`test` takes no arguments, got `{}`", arguments.join(" ")));
     }
     host::prepare()?;
     checks::run()?;
-    let helper = build_helper("dev")?;
+    let executables = Executables {
+        helper: build_helper("dev")?,
+        rig: build_executable("dev", "sandbar-rig", "sandbar-rig")?,
+    };
     // One build of everything; then the binaries are run as whoever is to run them.
     let binaries = test_binaries()?;
     // Each mode runs whatever became of the ones before, so that one run shows all that fails.
-    let mut failed: Vec<String> = run_cargo_tests(&helper).err().into_iter().collect();
+    let mut failed: Vec<String> = run_cargo_tests(&executables).err().into_iter().collect();
     if host::is_root() {
         for mode in [Mode::Single, Mode::Subordinate] {
-            failed.extend(mode.run(&binaries, USER_PACKAGES, &helper).err());
+            failed.extend(mode.run(&binaries, USER_PACKAGES, &executables).err());
         }
     } else {
         eprintln!("xtask: not root: the tests ran as this user only; the root mode was not tested");
@@ -72,9 +93,11 @@ pub(crate) fn build_executable(profile: &str, package: &str, name: &str) -> Resu
         .ok_or_else(|| format!("cargo built no executable `{name}`"))
 }
 
-fn run_cargo_tests(helper: &std::path::Path) -> Result<(), String> {
+fn run_cargo_tests(executables: &Executables) -> Result<(), String> {
     crate::run::run(
-        cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]).env("SANDBAR_HELPER", helper),
+        cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])
+            .env("SANDBAR_HELPER", &executables.helper)
+            .env("SANDBAR_RIG_BIN", &executables.rig),
     )
 }
 
