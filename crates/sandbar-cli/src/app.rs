@@ -15,8 +15,8 @@ use crate::host_limits;
 use crate::observing::Observing;
 use crate::output::{Printer, escape, print_bytes};
 use crate::settings::{
-    self, AuditSettings, Caller, CpSettings, ExecSettings, PortSettings, RunSettings, StatsSettings,
-    provider_url,
+    self, AuditSettings, Caller, CpSettings, EgressSettings, ExecSettings, NetworkSettings, PortSettings,
+    RunSettings, StatsSettings, provider_url,
 };
 use crate::signals::report_file_size_limit;
 use crate::terminal;
@@ -87,6 +87,14 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Port(args) => {
             let settings = PortSettings::resolve(args);
             with_provider(&global, env, async |provider| commands::port(provider, settings, printer).await)
+        }
+        Command::Network(args) => {
+            let settings = NetworkSettings::resolve(args)?;
+            with_provider(&global, env, async |provider| commands::network(provider, settings, printer).await)
+        }
+        Command::Egress(args) => {
+            let settings = EgressSettings::resolve(args)?;
+            with_provider(&global, env, async |provider| commands::egress(provider, settings, printer).await)
         }
         Command::Stats(args) => {
             let settings = StatsSettings::resolve(args)?;

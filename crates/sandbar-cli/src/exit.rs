@@ -9,6 +9,10 @@ pub(crate) enum ExitStatus {
     Absent,
     /// `doctor`: something that sandboxes need is missing.
     Unfit,
+    /// `egress why`: the policy denies it.
+    Denied,
+    /// `egress verify`: something that is denied was reached, or everything is allowed.
+    Open,
     /// An argument does not parse or is out of range.
     Usage,
     /// `run`, `exec`: the command ran into its timeout.
@@ -34,7 +38,7 @@ impl ExitStatus {
     pub(crate) fn code(self) -> u8 {
         let code = match self {
             Self::Done => 0,
-            Self::Absent | Self::Unfit => 1,
+            Self::Absent | Self::Unfit | Self::Denied | Self::Open => 1,
             Self::Usage => 2,
             Self::TimedOut => 124,
             Self::Failed => 125,
@@ -66,6 +70,8 @@ mod tests {
             (ExitStatus::Done, 0),
             (ExitStatus::Absent, 1),
             (ExitStatus::Unfit, 1),
+            (ExitStatus::Denied, 1),
+            (ExitStatus::Open, 1),
             (ExitStatus::Usage, 2),
             (ExitStatus::TimedOut, 124),
             (ExitStatus::Failed, 125),

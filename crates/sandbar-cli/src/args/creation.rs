@@ -1,7 +1,7 @@
 use clap::Args;
 use sandbar::{SandboxName, TemplateId};
 
-use crate::args::LimitArgs;
+use crate::args::{LimitArgs, PolicyArgs};
 use crate::value::{HumanDuration, Mount, Pair, Publication, contract, sandbox_name};
 
 /// What a new sandbox shall be: the same for `run` and `create`.
@@ -37,4 +37,6 @@ pub(crate) struct CreationArgs {
     /// as its command; else the backend's own, `local`: 1h]
     #[arg(long, value_name = "DURATION")]
     pub(crate) deadline: Option<HumanDuration>,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 }

@@ -6,10 +6,13 @@ mod create;
 mod creation;
 mod destroy;
 mod doctor;
+mod egress;
 mod exec;
 mod limits;
 mod logs;
 mod ls;
+mod network;
+mod policy;
 mod port;
 mod processes;
 mod resources;
@@ -30,10 +33,13 @@ pub(crate) use create::CreateArgs;
 pub(crate) use creation::CreationArgs;
 pub(crate) use destroy::DestroyArgs;
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use egress::{EgressAction, EgressArgs, EgressLogArgs, EgressVerifyArgs, EgressWhyArgs};
 pub(crate) use exec::{EnvArgs, ExecArgs, ProcessArgs};
 pub(crate) use limits::LimitArgs;
 pub(crate) use logs::LogsArgs;
 pub(crate) use ls::{DescribeArgs, LsArgs};
+pub(crate) use network::{NetworkAction, NetworkArgs};
+pub(crate) use policy::PolicyArgs;
 pub(crate) use port::PortArgs;
 pub(crate) use processes::{AttachArgs, KillArgs, PsArgs};
 pub(crate) use resources::ResourcesArgs;
@@ -55,7 +61,8 @@ Examples:
 
 Exit codes: of `run`, `exec`, `shell` and `attach` the command's own, 124 timed out, 126 not
 executable, 127 not found, 128+n ended by signal n; of the others 0 done, 1 positively absent
-(`doctor`: something is missing); of all 2 usage, 125 Sandbar failed.")]
+(`doctor`: something is missing; `egress why`: denied; `egress verify`: open); of all 2 usage, 125
+Sandbar failed.")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
@@ -112,6 +119,8 @@ pub(crate) enum Command {
     Destroy(DestroyArgs),
     Cp(CpArgs),
     Port(PortArgs),
+    Network(NetworkArgs),
+    Egress(EgressArgs),
     Logs(LogsArgs),
     Stats(StatsArgs),
     Resources(ResourcesArgs),

@@ -17,6 +17,7 @@ Examples:
   sandbar run --timeout 10s --memory 512M --cpus 1 -- sh -c 'make && make test'
   sandbar run -i -- wc -c < data.bin
   sandbar run -T -- python3
+  sandbar run --allow example.com -- curl -fsS https://example.com/
   sandbar run --copy ./app:/home/user/app --out /home/user/app/dist:./dist --replace \\
       -w /home/user/app -- make")]
 pub(crate) struct RunArgs {

@@ -33,11 +33,12 @@ pub(crate) enum Shell {
 #[command(after_help = "\
 Examples:
   sandbar man run | man -l -
+  sandbar man egress log
   sandbar man --to ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// The page of this command
+    /// The page of this command, or of the command of a command
     #[arg(value_name = "COMMAND", conflicts_with = "to")]
-    pub(crate) command: Option<String>,
+    pub(crate) command: Vec<String>,
     /// Write every page to this folder, which has to exist; pages that are there are replaced
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,

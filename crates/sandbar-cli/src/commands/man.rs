@@ -36,7 +36,8 @@ pub(crate) fn man(args: ManArgs, printer: Printer) -> Result<ExitStatus> {
         }
         return Ok(ExitStatus::Done);
     }
-    let wanted = command.map_or("sandbar".to_owned(), |command| format!("sandbar-{command}"));
+    let words = std::iter::once("sandbar").chain(command.iter().map(String::as_str));
+    let wanted = words.collect::<Vec<_>>().join("-");
     let Some(page) = pages.iter().find(|page| page.name == wanted) else {
         let error = Error::invalid("man", format!("there is no command of the page `{wanted}`"));
         return Err(Failure::usage(error.with_hint("`sandbar help` shows the commands")));
@@ -50,24 +51,23 @@ pub(crate) fn man(args: ManArgs, printer: Printer) -> Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// The page of `sandbar`, and one for each command.
+/// The page of `sandbar`, and one for each command and each command of a command.
 fn pages() -> io::Result<Vec<Page>> {
     let mut root = Cli::command();
     root.build();
-    let render = |name: String, command: clap::Command| {
-        let mut content = Vec::new();
-        Man::new(command).render(&mut content)?;
-        Ok(Page { name, content })
-    };
-    let commands = root.get_subcommands().filter(|command| !command.is_hide_set());
-    let mut pages = commands
-        .map(|command| {
-            let name = format!("sandbar-{}", command.get_name());
-            render(name, command.clone())
-        })
-        .collect::<io::Result<Vec<_>>>()?;
-    pages.insert(0, render("sandbar".to_owned(), root)?);
+    let mut pages = Vec::new();
+    add_pages("sandbar".to_owned(), &root, &mut pages)?;
     Ok(pages)
+}
+
+fn add_pages(name: String, command: &clap::Command, pages: &mut Vec<Page>) -> io::Result<()> {
+    let mut content = Vec::new();
+    Man::new(command.clone()).render(&mut content)?;
+    let is_help = |command: &&clap::Command| command.get_name() == "help";
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set() && !is_help(command));
+    let below: Vec<_> = commands.map(|below| (format!("{name}-{}", below.get_name()), below)).collect();
+    pages.push(Page { name, content });
+    below.into_iter().try_for_each(|(name, command)| add_pages(name, command, pages))
 }
 
 /// Writes each page whole or not at all; answers names and paths.

@@ -3,9 +3,11 @@
 mod audit;
 mod changes;
 mod columns;
+mod decision;
 mod doctor;
 mod error;
 mod escape;
+mod policy;
 mod processes;
 mod progress;
 mod record;
@@ -13,6 +15,7 @@ mod stats;
 mod table;
 mod time;
 mod usage;
+mod verdict;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -24,14 +27,17 @@ use crate::failure::{Failure, Result};
 pub(crate) use audit::audit_text;
 pub(crate) use changes::ChangeLine;
 pub(crate) use columns::columns;
+pub(crate) use decision::{decision_json, decision_text, verdict_word};
 pub(crate) use doctor::{DoctorJson, doctor_text};
 pub(crate) use escape::escape;
+pub(crate) use policy::{NetworkJson, network_text};
 pub(crate) use processes::{process_table, processes_json};
 pub(crate) use record::{RecordJson, describe, limits};
 pub(crate) use stats::{Measured, StatsJson, short_size, stats_table};
 pub(crate) use table::table;
 pub(crate) use time::rfc3339;
 pub(crate) use usage::{UsageJson, usage_table};
+pub(crate) use verdict::{VerdictJson, verdict_text};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default)]

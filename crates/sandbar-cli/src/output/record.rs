@@ -3,13 +3,17 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use sandbar::{
-    DeadlineAction, EgressSummary, ExitStatus, Fallback, IsolationReport, Labels, Limit, LimitState,
-    MainState, MainStatus, PortMapping, RestartPolicy, SandboxRecord, VolumeAttachment,
+    DeadlineAction, ExitStatus, Fallback, IsolationReport, Labels, Limit, LimitState, MainState, MainStatus,
+    PortMapping, RestartPolicy, SandboxRecord, VolumeAttachment,
 };
 use serde::Serialize;
 
 use crate::output::escape;
+use crate::output::policy::{EgressJson, egress_lines};
 use crate::output::time::{distance, rfc3339};
+
+/// Egress rules shown of a sandbox beside all else: what leaves the rest on one screen. `network` shows all.
+const MAX_RULES: usize = 10;
 
 /// The record form of decision 0004.
 #[derive(Debug, Serialize)]
@@ -30,7 +34,7 @@ pub(crate) struct RecordJson<'a> {
     limits: &'a BTreeMap<String, Limit>,
     last_kill: Option<LastKillJson<'a>>,
     ports: &'a [PortMapping],
-    egress: EgressSummary,
+    egress: EgressJson<'a>,
     main: Option<MainJson<'a>>,
     volumes: &'a [VolumeAttachment],
     reason: Option<&'a str>,
@@ -128,7 +132,7 @@ impl<'a> From<&'a SandboxRecord> for RecordJson<'a> {
                 detail: &kill.detail,
             }),
             ports,
-            egress: egress.clone(),
+            egress: egress.into(),
             main: main.as_ref().map(MainJson::from),
             volumes,
             reason: reason.as_deref(),
@@ -139,10 +143,7 @@ impl<'a> From<&'a SandboxRecord> for RecordJson<'a> {
 /// A record as lines for a person.
 pub(crate) fn describe(record: &SandboxRecord, now: Timestamp) -> String {
     let mut text = String::new();
-    let mut line = |key: &str, value: &str| {
-        // Writing to a string can't fail.
-        let _ = writeln!(text, "{key:<11} {}", escape(value));
-    };
+    let mut line = |key: &str, value: &str| text.push_str(&key_line(key, value));
     line("id", record.id.as_str());
     if let Some(name) = &record.name {
         line("name", name.as_str());
@@ -181,7 +182,9 @@ pub(crate) fn describe(record: &SandboxRecord, now: Timestamp) -> String {
     for port in &record.ports {
         line("port", &format!("{} at {}:{}", port.guest, port.host, port.port));
     }
-    line("egress", record.egress.policy.as_ref().map_or("unknown", |policy| policy.kind()));
+    for (key, value) in egress_lines(&record.egress, MAX_RULES) {
+        line(key, &value);
+    }
     if let Some(main) = &record.main {
         line("main", &main_text(main, now));
     }
@@ -189,6 +192,11 @@ pub(crate) fn describe(record: &SandboxRecord, now: Timestamp) -> String {
         line("volume", &format!("{} at {}", volume.name, volume.path));
     }
     text
+}
+
+/// A value after its key, on a line.
+pub(super) fn key_line(key: &str, value: &str) -> String {
+    format!("{key:<11} {}\n", escape(value))
 }
 
 fn main_text(main: &MainStatus, now: Timestamp) -> String {

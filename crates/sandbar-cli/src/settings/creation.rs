@@ -4,7 +4,7 @@ use sandbar::{Base, CreateOptions, EnvVars, HostMount, Labels, Lifetime, LimitDe
 
 use crate::args::{CreationArgs, LimitArgs};
 use crate::failure::{Failure, Result};
-use crate::settings::absolute;
+use crate::settings::{absolute, policy};
 use crate::value::Pair;
 
 /// How long a sandbox of `run` may live where nobody says: it ends with this process, so a backend's own default, meant for sandboxes that
@@ -22,6 +22,7 @@ pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> R
         mounts,
         ports,
         deadline,
+        policy: policy_args,
     } = args;
     let host_mounts = mounts
         .into_iter()
@@ -46,6 +47,7 @@ pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> R
         limit_demand: if require_enforced_limits { LimitDemand::Enforced } else { LimitDemand::BestEffort },
         deadline: deadline.map(|duration| duration.0).or(owned),
         lifetime,
+        egress: policy::resolve(policy_args)?,
         ..CreateOptions::new()
     };
     options.check().map_err(Failure::usage)?;

@@ -5,6 +5,7 @@ use sandbar::{EnvVars, Error};
 use crate::args::EnvArgs;
 use crate::env;
 use crate::failure::{Failure, Result};
+use crate::settings::input_file::read_bounded;
 use crate::value::parse_env_file;
 
 /// Largest environment file in bytes: more than the kernel takes as a whole environment (a quarter of the usual 8 MiB stack).
@@ -43,15 +44,6 @@ fn read_file(file: &Path, vars: &mut EnvVars) -> Result<()> {
     let complain = |why: String| {
         Failure::usage(Error::invalid("read environment file", format!("`{}`: {why}", file.display())))
     };
-    let read = || -> std::io::Result<Vec<u8>> {
-        use std::io::Read;
-        let mut content = Vec::new();
-        std::fs::File::open(file)?.take(MAX_ENV_FILE + 1).read_to_end(&mut content)?;
-        Ok(content)
-    };
-    let content = read().map_err(|error| complain(error.to_string()))?;
-    if content.len() as u64 > MAX_ENV_FILE {
-        return Err(complain(format!("larger than {MAX_ENV_FILE} bytes")));
-    }
+    let content = read_bounded("read environment file", file, MAX_ENV_FILE)?;
     parse_env_file(&content, vars).map_err(|error| complain(error.to_string()))
 }

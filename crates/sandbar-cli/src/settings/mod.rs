@@ -3,8 +3,11 @@
 mod cp;
 mod creation;
 mod destination;
+mod egress;
 mod env_vars;
+mod input_file;
 mod observation;
+mod policy;
 mod port;
 mod process;
 mod provider;
@@ -26,6 +29,7 @@ use crate::failure::{Failure, Result};
 use crate::value::{CopyIn, CopyOut, EscapeChar, Existing};
 
 pub(crate) use cp::CpSettings;
+pub(crate) use egress::{EgressSettings, NetworkSettings, Which};
 pub(crate) use observation::{AuditSettings, observation};
 pub(crate) use port::PortSettings;
 pub(crate) use provider::provider_url;

@@ -14,6 +14,7 @@ pub(crate) fn values(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         numbers(text);
         words(text);
+        egress(text);
     }
 }
 
@@ -82,5 +83,23 @@ fn words(text: &str) {
     }
     if let Ok(name) = sandbox_name(text) {
         assert!(name.as_str() == text && !is_shaped_like_an_id(text));
+    }
+}
+
+fn egress(text: &str) {
+    for rule in [text.parse().map(|AllowRule(rule)| rule), text.parse().map(|AllowRange(rule)| rule)] {
+        if let Ok(rule) = rule {
+            assert_eq!(rule.to_string().parse(), Ok(AllowRule(rule)));
+        }
+    }
+    if let Ok(rule) = text.parse::<DenyRange>() {
+        assert_eq!(rule.0.to_string().parse(), Ok(rule));
+    }
+    if let Ok(peer) = text.parse::<EgressPeer>() {
+        assert!(peer.port > 0);
+    }
+    let Ok(inject) = text.parse::<InjectArg>();
+    if let Ok(Inject { header, .. }) = inject.read() {
+        assert!(text.contains(&header));
     }
 }

@@ -10,6 +10,7 @@ fn usage_errors() {
     let home = Home::new();
     fs::write(home.current().join("env"), "A=1\nhunter2\n").unwrap();
     fs::write(home.current().join("nul"), b"A=1\nB=hunter2\0\n").unwrap();
+    fs::write(home.current().join("policy"), r#"{"rules": {"allow": [], "denny": []}}"#).unwrap();
     fs::create_dir(home.current().join("a")).unwrap();
     let cases: &[(&str, &[&str])] = &[
         ("no_command", &["run"]),
@@ -64,6 +65,27 @@ fn usage_errors() {
         ("replace_nothing", &["run", "--replace", "--", "true"]),
         ("out_into_missing_folder", &["run", "--out", "/tmp/a:none/a", "--", "true"]),
         ("bad_state", &["ls", "--state", "paused"]),
+        ("allow_url", &["run", "--allow", "https://example.com/", "--", "true"]),
+        ("allow_star", &["create", "--allow", "*"]),
+        ("allow_udp_without_port", &["create", "--allow", "example.com/udp"]),
+        ("allow_cidr_of_name", &["create", "--allow-cidr", "example.com"]),
+        ("deny_without_allow_all", &["create", "--allow", "example.com", "--deny-cidr", "192.0.2.0/24"]),
+        (
+            "deny_that_does_not_hold",
+            &["create", "--allow-all", "--allow-cidr", "192.0.2.0/24", "--deny-cidr", "192.0.2.1"],
+        ),
+        ("allow_all_and_nothing", &["create", "--allow-all", "--deny-all"]),
+        ("policy_missing", &["create", "--egress-policy", "none"]),
+        ("policy_misspelt", &["create", "--egress-policy", "policy"]),
+        ("inject_value", &["create", "--inject", "api.example.com=authorization:hunter2"]),
+        ("inject_nothing", &["create", "--inject", "hunter2"]),
+        ("inject_not_set", &["create", "--inject", "api.example.com=authorization:env:SANDBAR_TEST_NOT_SET"]),
+        ("network_set_nothing", &["network", "x", "set"]),
+        ("network_set_without_id", &["network", "set"]),
+        ("why_url", &["egress", "why", "x", "https://example.com/"]),
+        ("why_port_zero", &["egress", "why", "x", "example.com:0"]),
+        ("verify_bad_host", &["egress", "verify", "--allow", "exa_mple.com"]),
+        ("json_inject_value", &["create", "--json", "--inject", "api.example.com=authorization:hunter2"]),
         ("exec_without_id", &["exec", "--", "true"]),
         ("exec_without_command", &["exec", "x"]),
         ("destroy_without_id", &["destroy"]),

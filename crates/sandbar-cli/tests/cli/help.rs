@@ -16,6 +16,8 @@ const COMMANDS: &[&str] = &[
     "destroy",
     "cp",
     "port",
+    "network",
+    "egress",
     "stats",
     "resources",
     "usage",
@@ -25,6 +27,14 @@ const COMMANDS: &[&str] = &[
     "man",
     "audit",
     "version",
+];
+
+/// Every command of a command: what it is called, and how it is typed.
+const BELOW: &[(&str, &[&str])] = &[
+    ("network demo set", &["network", "demo", "set"]),
+    ("egress log", &["egress", "log"]),
+    ("egress why", &["egress", "why"]),
+    ("egress verify", &["egress", "verify"]),
 ];
 
 fn check(name: &str, arguments: &[&str]) {
@@ -38,6 +48,9 @@ fn help_of_everything() {
     for command in COMMANDS {
         check(&format!("help_{command}"), &[command, "--help"]);
     }
+    for (name, words) in BELOW {
+        check(&format!("help_{}", name.replace(' ', "_")), &[words, &["--help"][..]].concat());
+    }
 }
 
 #[test]
@@ -46,6 +59,11 @@ fn every_command_has_an_example_and_takes_json() {
     for command in COMMANDS {
         let help = home.text(&[command, "--help"]);
         assert!(help.contains("Example") && help.contains(&format!("  sandbar {command}")), "{help}");
+        assert!(help.contains("--json"), "{help}");
+    }
+    for (name, words) in BELOW {
+        let help = home.text(&[words, &["--help"][..]].concat());
+        assert!(help.contains("Examples:") && help.contains(&format!("  sandbar {name}")), "{help}");
         assert!(help.contains("--json"), "{help}");
     }
 }

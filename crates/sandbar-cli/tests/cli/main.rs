@@ -6,6 +6,7 @@ mod bytes;
 mod copies;
 mod cp;
 mod doctor;
+mod egress;
 mod ends;
 mod harness;
 mod help;

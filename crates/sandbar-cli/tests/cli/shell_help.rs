@@ -35,6 +35,11 @@ fn every_command_is_completed_and_has_a_page() {
         );
         assert_eq!(home.text(&["man", name]), page.trim_end());
     }
+    for words in [["network", "set"], ["egress", "log"], ["egress", "why"], ["egress", "verify"]] {
+        let page = fs::read_to_string(home.current().join(format!("sandbar-{}.1", words.join("-")))).unwrap();
+        assert!(page.contains(".TH") && page.contains("Examples"), "{words:?}: {page}");
+        assert_eq!(home.text(&[&["man"], &words[..]].concat()), page.trim_end());
+    }
     assert!(home.text(&["man"]).contains("sandbar"));
     assert!(
         !fs::read_dir(home.current())

@@ -1,5 +1,6 @@
 use sandbar::{
-    EgressPolicy, GuestPath, IdMapping, Isolation, KillCause, LastKill, SandboxId, State, VolumeName,
+    EgressPolicy, EgressSummary, GuestPath, IdMapping, Isolation, KillCause, LastKill, SandboxId, State,
+    VolumeName,
 };
 use serde_json::json;
 
@@ -76,7 +77,7 @@ fn json_is_the_form_of_decision_0004() {
             },
             "last_kill": {"cause": "oom", "at": "2024-01-01T00:00:30.000Z", "detail": "`python3`"},
             "ports": [{"guest": 80, "host": "127.0.0.1", "port": 40_000}],
-            "egress": {"policy": "deny-all"},
+            "egress": {"policy": "deny-all", "gateway": null},
             "main": null,
             "volumes": [{"name": "data", "path": "/data"}],
             "reason": null,

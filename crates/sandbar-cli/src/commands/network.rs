@@ -1,0 +1,51 @@
+use sandbar::{EgressSummary, Error, ErrorKind, GatewayState, SandboxExt, SandboxProvider};
+
+use crate::commands::resolve::{absent, require_or_absent};
+use crate::exit::ExitStatus;
+use crate::failure::{Failure, Result};
+use crate::output::{NetworkJson, Printer, network_text, print_bytes, print_json};
+use crate::settings::NetworkSettings;
+
+pub(crate) async fn network(
+    provider: &dyn SandboxProvider,
+    settings: NetworkSettings,
+    printer: Printer,
+) -> Result<ExitStatus> {
+    let NetworkSettings { id, policy } = settings;
+    let operation = if policy.is_some() { "set network" } else { "show network" };
+    let sandbox = require_or_absent(provider, &id, operation).await?;
+    let network = sandbox.require_network()?;
+    if let Some(policy) = policy {
+        let changing = network.set_policy(policy);
+        printer.progress("changing what it may reach", changing).await.map_err(|error| {
+            match error.kind() {
+                // What was typed can't be had; nothing was changed.
+                ErrorKind::InvalidInput => Failure::usage(error),
+                _ => absent(error),
+            }
+        })?;
+    }
+    let look = async {
+        let recorded = sandbox.record().await?.egress;
+        let gateway = recorded.gateway;
+        let policy = unless_down(network.policy().await, gateway)?.or(recorded.policy);
+        let counters = unless_down(network.counters().await, gateway)?;
+        Ok::<_, Error>((EgressSummary { policy, gateway }, counters))
+    };
+    let (egress, counters) = printer.progress("asking the gateway", look).await.map_err(absent)?;
+    if printer.json() {
+        print_json(&NetworkJson::new(sandbox.id(), &egress, counters))?;
+    } else {
+        print_bytes(network_text(&egress, counters).as_bytes())?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// What only a gateway that serves can answer is not known while it does not.
+fn unless_down<T>(answer: Result<T, Error>, gateway: Option<GatewayState>) -> Result<Option<T>, Error> {
+    match (answer, gateway) {
+        (Ok(answer), _) => Ok(Some(answer)),
+        (Err(error), Some(GatewayState::Down)) if error.kind() != ErrorKind::NotFound => Ok(None),
+        (Err(error), _) => Err(error),
+    }
+}
