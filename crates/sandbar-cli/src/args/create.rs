@@ -18,7 +18,7 @@ use crate::value::{RestartArg, contract};
 Examples:
   sandbar create --name demo --label team=core --deadline 1h
   id=$(sandbar create --memory 512M)
-  sandbar create --name bot --allow api.example.com --inject api.example.com=authorization:env:API_AUTH
+  sandbar create --allow '*.example.org' --inject api.example.com=authorization:env:API_AUTH
   sandbar create --name web -p 8080 --restart on-failure -- python3 -m http.server 8080")]
 pub(crate) struct CreateArgs {
     #[command(flatten)]

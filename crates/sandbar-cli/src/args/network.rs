@@ -30,8 +30,8 @@ pub(crate) enum NetworkAction {
 
 /// Put another policy in the place of the one in force, at once
 ///
-/// All of it: rules that are not named again are gone, headers to inject included. Connections that the new one does not allow are cut before this ends.
-/// Prints the new state, as `sandbar network ID` does.
+/// All of it: rules that are not named again are gone, headers to inject included, so at least one option is needed. Connections that the new policy does not
+/// allow are cut before this ends. Prints the new state, as `sandbar network ID` does.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -11,8 +11,8 @@ pub(crate) struct PolicyArgs {
     /// A host that may be reached, at ports 80 and 443 unless given; `*.HOST` for all names below it; may be given again
     ///
     /// PORTS are such as `443`, `80,443`, `8000-8100` or `any`; TCP, unless `/udp`. Names are looked up outside, at each connection, and never lead to a private
-    /// address; at 443 TLS and at 80 HTTP have to name the same host. A CIDR will do, too. Without any of these options the backend's default counts;
-    /// `local`: nothing can be reached.
+    /// address; at 443 TLS and at 80 HTTP have to name the same host, and at other ports nothing is read. A CIDR will do, too. Of a new sandbox without any of these
+    /// options the backend's default counts; `local`: nothing can be reached.
     #[arg(long, value_name = "HOST[:PORTS][/udp]")]
     pub(crate) allow: Vec<AllowRule>,
     /// Addresses that may be reached, as `--allow` says of ports; may be given again
