@@ -49,3 +49,21 @@ fn unless_down<T>(answer: Result<T, Error>, gateway: Option<GatewayState>) -> Re
         (Err(error), _) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_of_a_gateway_that_is_down_nothing_is_known() {
+        let fails = |kind| Err::<u8, _>(Error::new(kind, "count", "no answer"));
+        let (serving, down) = (Some(GatewayState::Serving), Some(GatewayState::Down));
+        assert_eq!(unless_down(Ok(1), down).unwrap(), Some(1));
+        assert_eq!(unless_down(fails(ErrorKind::Unavailable), down).unwrap(), None);
+        for gateway in [serving, None] {
+            unless_down(fails(ErrorKind::Unavailable), gateway).unwrap_err();
+        }
+        // What is gone is not down.
+        unless_down(fails(ErrorKind::NotFound), down).unwrap_err();
+    }
+}

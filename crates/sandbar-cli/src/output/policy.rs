@@ -1,5 +1,6 @@
 use sandbar::{
-    EgressCounters, EgressPolicy, EgressRule, EgressRules, EgressSummary, GatewayState, Otherwise, SandboxId,
+    EgressCounters, EgressPolicy, EgressRule, EgressRules, EgressSummary, GatewayState, HeaderInjection,
+    Otherwise, SandboxId,
 };
 use serde::Serialize;
 
@@ -95,13 +96,12 @@ fn allow_text(rule: &EgressRule) -> String {
     if rule.inject.is_empty() {
         return rule.to_string();
     }
-    let headers: Vec<_> = rule.inject.iter().map(|header| header.header()).collect();
+    let headers: Vec<_> = rule.inject.iter().map(HeaderInjection::header).collect();
     format!("{rule}, intercepted, injects {}", headers.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
-    use sandbar::HeaderInjection;
     use serde_json::json;
 
     use super::*;

@@ -87,10 +87,9 @@ fn words(text: &str) {
 }
 
 fn egress(text: &str) {
-    for rule in [text.parse().map(|AllowRule(rule)| rule), text.parse().map(|AllowRange(rule)| rule)] {
-        if let Ok(rule) = rule {
-            assert_eq!(rule.to_string().parse(), Ok(AllowRule(rule)));
-        }
+    let rules = [text.parse().map(|AllowRule(rule)| rule), text.parse().map(|AllowRange(rule)| rule)];
+    for rule in rules.into_iter().flatten() {
+        assert_eq!(rule.to_string().parse(), Ok(AllowRule(rule)));
     }
     if let Ok(rule) = text.parse::<DenyRange>() {
         assert_eq!(rule.0.to_string().parse(), Ok(rule));

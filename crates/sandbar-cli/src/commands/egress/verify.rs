@@ -28,9 +28,24 @@ pub(super) async fn verify(
     } else {
         print_bytes(verdict_text(&verdict).as_bytes())?;
     }
-    Ok(match verdict.state {
+    Ok(status(verdict.state))
+}
+
+fn status(state: VerdictState) -> ExitStatus {
+    match state {
         VerdictState::Filtered => ExitStatus::Done,
         VerdictState::Open => ExitStatus::Open,
         VerdictState::Inconclusive => ExitStatus::Failed,
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_observed_to_be_closed_is_success() {
+        let codes = [VerdictState::Filtered, VerdictState::Open, VerdictState::Inconclusive];
+        assert_eq!(codes.map(|state| status(state).code()), [0, 1, 125]);
+    }
 }

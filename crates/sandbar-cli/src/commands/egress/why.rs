@@ -26,7 +26,11 @@ pub(super) async fn why(
     } else {
         print_bytes(text(&peer, protocol, &explanation).as_bytes())?;
     }
-    Ok(if explanation.verdict == Verdict::Allowed { ExitStatus::Done } else { ExitStatus::Denied })
+    Ok(status(explanation.verdict))
+}
+
+fn status(verdict: Verdict) -> ExitStatus {
+    if verdict == Verdict::Allowed { ExitStatus::Done } else { ExitStatus::Denied }
 }
 
 fn text(peer: &EgressPeer, protocol: Protocol, explanation: &Explanation) -> String {
@@ -79,6 +83,12 @@ mod tests {
             sentence: "the policy allows this host, but not at this port. A retry will not help.\x1b[2J"
                 .into(),
         }
+    }
+
+    #[test]
+    fn only_what_is_allowed_is_success() {
+        let verdicts = [Verdict::Allowed, Verdict::Denied, Verdict::Failed, Verdict::Closed];
+        assert_eq!(verdicts.map(|verdict| status(verdict).code()), [0, 1, 1, 1]);
     }
 
     #[test]
