@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::inside::FOLDER;
+use crate::env;
 use crate::wire::{
-    self, Address, Arrival, Ask, Connection, LINE_LIMIT, LinkState, Query, Reply, Request, SOCKET,
+    self, Address, Arrival, Ask, Connection, LINE_LIMIT, LinkState, Query, Reach, Reply, Request, SOCKET,
 };
 use crate::zone::Zone;
 
@@ -51,9 +51,8 @@ impl Rig {
 
     #[track_caller]
     fn with(turn: FlockOperation) -> Self {
-        let folder = std::env::var_os(FOLDER).map(PathBuf::from);
         let folder =
-            folder.unwrap_or_else(|| panic!("no rig around this process; use `sandbar_rig::inside`"));
+            env::folder().unwrap_or_else(|| panic!("no rig around this process; use `sandbar_rig::inside`"));
         let lock =
             File::open(folder.join("resolv.conf")).unwrap_or_else(|e| panic!("no lock in the rig: {e}"));
         let end = Instant::now() + TURN;
@@ -108,6 +107,12 @@ impl Rig {
     #[track_caller]
     pub fn listen(&self, port: u16) {
         self.done(&Ask::Listen { port });
+    }
+
+    /// How packets to an address fare from now on; all of them are recorded in any case.
+    #[track_caller]
+    pub fn set_reach(&self, address: impl Into<IpAddr>, reach: Reach) {
+        self.done(&Ask::Reach { address: address.into(), reach });
     }
 
     /// The certificate of the authority that signs what the rig's TLS shows, as a file that everyone may read.

@@ -3,10 +3,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Names the folder of the rig around a process.
-pub const FOLDER: &str = "SANDBAR_RIG";
-/// Names the rig's executable.
-const EXECUTABLE: &str = "SANDBAR_RIG_BIN";
+use crate::env;
+
+/// Ends the rig with the thread that started it, so that a killed test leaves none.
+pub const TIED: &str = "--tied";
 /// How long a test may take in a rig of its own.
 const LIMIT: Duration = Duration::from_secs(600);
 /// Between two looks at a test that runs.
@@ -16,13 +16,13 @@ const LOOK: Duration = Duration::from_millis(20);
 /// with its modules) of this very executable again in a rig of its own.
 #[track_caller]
 pub fn inside<T>(name: &str, body: impl FnOnce() -> T) {
-    if std::env::var_os(FOLDER).is_some() {
+    if env::folder().is_some() {
         body();
         return;
     }
     let program = std::env::current_exe().expect("a test knows its executable");
     let mut command = Command::new(executable());
-    command.args(["run", "--"]).arg(program);
+    command.args(["run", TIED, "--"]).arg(program);
     command.args([name, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
     let (passed, output) = run(command);
     // A name that no test has passes in silence otherwise.
@@ -65,7 +65,7 @@ fn run(mut command: Command) -> (bool, String) {
 /// The rig's executable: named, or beside the folder of the test that looks for it.
 #[track_caller]
 fn executable() -> PathBuf {
-    if let Some(path) = std::env::var_os(EXECUTABLE) {
+    if let Some(path) = env::executable() {
         return path.into();
     }
     let program = std::env::current_exe().expect("a test knows its executable");

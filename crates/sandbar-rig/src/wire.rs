@@ -33,6 +33,8 @@ pub enum Ask {
     Requests { since: u64, host: Option<String> },
     /// Cuts the link between host and outside, or joins it again.
     Link { state: LinkState },
+    /// Lets packets to an address pass, or not.
+    Reach { address: IpAddr, reach: Reach },
     /// Listens on another TCP port, at every address.
     Listen { port: u16 },
 }
@@ -57,6 +59,18 @@ pub enum Reply {
 pub enum LinkState {
     Up,
     Down,
+}
+
+/// How packets to an address fare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// They arrive, as they do at first.
+    Open,
+    /// The sender is told that there is no such host: at once by IPv4, at its second try (after a second) by IPv6.
+    Unreachable,
+    /// They are lost in silence.
+    Silent,
 }
 
 /// A public address of the outside, in both families.

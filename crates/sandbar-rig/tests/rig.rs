@@ -1,14 +1,16 @@
 //! What tests of egress rely on.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use sandbar_rig::{FORBIDDEN, HOST, PUBLIC, Rig, inside};
+use sandbar_rig::{FORBIDDEN, HOST, PUBLIC, Reach, Rig, inside};
 
 /// For what happens within the machine.
 const SOON: Duration = Duration::from_secs(5);
+/// How long to wait for what must not come.
+const SILENCE: Duration = Duration::from_millis(300);
 
 fn dial(to: impl Into<IpAddr>, port: u16) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&SocketAddr::new(to.into(), port), SOON)?;
@@ -72,7 +74,7 @@ fn what_nobody_listens_for_is_seen() {
         let to = rig.address();
         assert!(rig.arrivals(to.v4).is_empty() && rig.arrivals(to.v6).is_empty());
         for to in [IpAddr::from(to.v4), to.v6.into()] {
-            assert_eq!(dial(to, 4321).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+            assert_eq!(dial(to, 4321).unwrap_err().kind(), ErrorKind::ConnectionRefused);
             let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             UdpSocket::bind(any).unwrap().send_to(b"psst", (to, 4322)).unwrap();
             let arrivals = rig.arrivals(to);
@@ -204,6 +206,45 @@ fn git_clones_from_a_folder() {
 }
 
 #[test]
+fn an_address_can_be_out_of_reach() {
+    inside("an_address_can_be_out_of_reach", || {
+        let rig = Rig::connect();
+        let (own, other) = (rig.address(), rig.address());
+        for (to, other) in [(IpAddr::from(own.v4), IpAddr::from(other.v4)), (own.v6.into(), other.v6.into())]
+        {
+            for _ in 0..2 {
+                rig.set_reach(to, Reach::Unreachable);
+                let e = dial(to, 443).expect_err("there is no such host");
+                let unreachable = [ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
+                assert!(unreachable.contains(&e.kind()), "{to}: {e}");
+                rig.set_reach(to, Reach::Silent);
+                let mark = rig.mark();
+                let e =
+                    TcpStream::connect_timeout(&SocketAddr::new(to, 443), SILENCE).expect_err("all is lost");
+                assert_eq!(e.kind(), ErrorKind::TimedOut, "{to}: {e}");
+                assert!(!rig.arrivals_since(mark, Some(to)).is_empty(), "what is lost was seen");
+                dial(other, 443).expect("the other address is as it was");
+                rig.set_reach(to, Reach::Open);
+                dial(to, 443).unwrap_or_else(|e| panic!("{to}: {e}"));
+            }
+        }
+    });
+}
+
+#[test]
+fn those_that_greet_first_do() {
+    inside("those_that_greet_first_do", || {
+        let rig = Rig::connect();
+        let to = rig.address().v4;
+        for (port, greeting) in [(22, "SSH-2.0-rig\r\n"), (25, "220 rig ESMTP\r\n")] {
+            let mut answer = vec![0; greeting.len()];
+            dial(to, port).unwrap().read_exact(&mut answer).unwrap();
+            assert_eq!(answer, greeting.as_bytes());
+        }
+    });
+}
+
+#[test]
 fn the_host_can_be_cut_off() {
     inside("the_host_can_be_cut_off", || {
         let rig = Rig::connect_alone();
@@ -211,7 +252,7 @@ fn the_host_can_be_cut_off() {
         rig.link_down();
         for &to in PUBLIC.iter().chain(FORBIDDEN) {
             let e = dial(to, 443).expect_err("nothing is reached without a link");
-            assert_eq!(e.kind(), std::io::ErrorKind::NetworkUnreachable, "{to}: {e}");
+            assert_eq!(e.kind(), ErrorKind::NetworkUnreachable, "{to}: {e}");
         }
         rig.link_up();
         for &to in PUBLIC.iter().chain(FORBIDDEN) {

@@ -77,6 +77,21 @@ fn a_killed_runner_leaves_nothing() {
 }
 
 #[test]
+fn a_tied_rig_ends_with_its_caller() {
+    let word = format!("98767.{}", std::process::id());
+    let rig = env!("CARGO_BIN_EXE_sandbar-rig");
+    // The second command keeps the shell from becoming the first.
+    let script = format!("{rig} run --tied -- sh -c 'echo ${FOLDER}; exec sleep {word}'; true");
+    let mut shell = Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+    let folder = BufReader::new(shell.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    eventually("it runs", || !processes(&word, "").is_empty());
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    eventually("all are gone", || processes(&word, "").is_empty() && processes(&folder, "").is_empty());
+    eventually("the folder is gone", || !Path::new(&folder).exists());
+}
+
+#[test]
 fn an_ended_command_leaves_nothing() {
     let word = format!("98766.{}", std::process::id());
     let script = format!("setsid sleep {word} >/dev/null 2>&1 & echo ${FOLDER}");

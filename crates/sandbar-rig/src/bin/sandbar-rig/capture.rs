@@ -1,9 +1,11 @@
 //! Sees every packet that comes from the host and begins something, whether or not anybody listens for it.
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, poll};
 use sandbar_rig::wire::Arrival;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
@@ -42,6 +44,7 @@ impl Capture {
         let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol))?;
         socket.attach_filter(&filter())?;
         socket.set_recv_buffer_size(BUFFER)?;
+        setsockopt(&socket, sockopt::RxqOvfl, &1)?;
         socket.set_nonblocking(true)?;
         let capture = Arc::new(Self { socket, reading: Mutex::new(()), ledger });
         let watcher = Arc::clone(&capture);
@@ -59,8 +62,11 @@ impl Capture {
         let _reading = lock(&self.reading);
         let mut packet = [0; SNAP as usize];
         loop {
-            match (&self.socket).read(&mut packet) {
-                Ok(length) => {
+            match self.receive(&mut packet) {
+                Ok((length, lost)) => {
+                    if lost > 0 {
+                        self.ledger.lost();
+                    }
                     if let Some(arrival) = parse(&packet[..length]) {
                         self.ledger.arrival(|seq| Arrival { seq, ..arrival });
                     }
@@ -75,6 +81,19 @@ impl Capture {
                 }
             }
         }
+    }
+
+    /// The next packet's length, and how many the kernel had no room for before it.
+    fn receive(&self, packet: &mut [u8]) -> std::io::Result<(usize, u32)> {
+        let mut control = nix::cmsg_space!(u32);
+        let mut parts = [IoSliceMut::new(packet)];
+        let received =
+            recvmsg::<()>(self.socket.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty())?;
+        let lost = received.cmsgs()?.find_map(|message| match message {
+            ControlMessageOwned::RxqOvfl(lost) => Some(lost),
+            _ => None,
+        });
+        Ok((received.bytes, lost.unwrap_or_default()))
     }
 }
 

@@ -82,6 +82,11 @@ impl Control {
                 self.set_link(state).await?;
                 Reply::Done
             }
+            Ask::Reach { address, reach } => {
+                let change = move || network::set_reach(address, reach);
+                tokio::task::spawn_blocking(change).await.map_err(|e| e.to_string())??;
+                Reply::Done
+            }
             Ask::Listen { port } => {
                 self.services.listen(port, state)?;
                 Reply::Done

@@ -20,7 +20,9 @@ mod udp;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: sandbar-rig run [--] COMMAND [ARGUMENT...]";
+use sandbar_rig::TIED;
+
+const USAGE: &str = "usage: sandbar-rig run [--tied] [--] COMMAND [ARGUMENT...]";
 /// What could not be set up, as `EX_SOFTWARE` of sysexits.h.
 const BROKEN: u8 = 70;
 /// Wrong arguments.
@@ -32,6 +34,10 @@ fn main() -> ExitCode {
         Some((role, rest)) => (role.to_str().unwrap_or_default(), rest.to_vec()),
         None => ("", Vec::new()),
     };
+    let tied = role == "run" && rest.first().is_some_and(|word| word == TIED);
+    if tied {
+        rest.remove(0);
+    }
     if role == "run" && rest.first().is_some_and(|word| word == "--") {
         rest.remove(0);
     }
@@ -40,7 +46,7 @@ fn main() -> ExitCode {
         return ExitCode::from(WRONG);
     }
     let result = match role {
-        "run" => run::run(&rest),
+        "run" => run::run(&rest, if tied { run::Tie::Caller } else { run::Tie::None }),
         "init" => init::init(&rest),
         "serve" => serve::serve(&rest[0]).map(|()| 0),
         _ => {

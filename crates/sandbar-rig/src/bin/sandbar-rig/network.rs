@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
-use sandbar_rig::{HOST, HOST_BRIDGE, HOST_V6, NEIGHBOUR, ROUTER, ROUTER_V6};
+use sandbar_rig::{HOST, HOST_BRIDGE, HOST_V6, NEIGHBOUR, ROUTER, ROUTER_V6, Reach};
 
 /// How long a new link may take to carry.
 const CARRIER: Duration = Duration::from_secs(5);
@@ -27,7 +28,15 @@ pub(crate) fn prepare_host() -> Result<(), String> {
 /// Moves this process into a namespace of its own, which stands for the outside.
 pub(crate) fn enter_outside() -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|e| format!("make a network namespace: {e}"))?;
-    settings(&["ipv4/ip_unprivileged_port_start=0", "ipv6/ip_nonlocal_bind=1", "ipv4/icmp_ratelimit=0"])?;
+    settings(&[
+        "ipv4/ip_unprivileged_port_start=0",
+        "ipv4/icmp_ratelimit=0",
+        "ipv6/icmp/ratelimit=0",
+        // Only a router says that a host can't be reached.
+        "ipv4/ip_forward=1",
+        // An answer goes out from an address that was never given to an interface.
+        "ipv6/ip_nonlocal_bind=1",
+    ])?;
     common_settings()?;
     // All addresses are local, so that whatever is tried arrives. `throw` leaves those of the link to the next table; IPv4 has a next
     // table only where there is a rule (until then the kernel keeps local and main routes in one).
@@ -74,6 +83,21 @@ pub(crate) fn link_up() -> Result<(), String> {
 /// Cuts the host off: with the link go its routes, so a dial fails at once.
 pub(crate) fn link_down() -> Result<(), String> {
     ip(&[], &format!("link delete {OUTER}\n"))
+}
+
+/// Lets packets to an address arrive, or not. The calling process is outside.
+pub(crate) fn set_reach(address: IpAddr, reach: Reach) -> Result<(), String> {
+    let prefix = if address.is_ipv4() { 32 } else { 128 };
+    // The route that all addresses have is there again without one of its own. There may be none: that is no failure.
+    for kind in ["unreachable", "blackhole"] {
+        let _ = ip(&[], &format!("route delete {kind} {address}/{prefix} table local\n"));
+    }
+    let kind = match reach {
+        Reach::Open => return Ok(()),
+        Reach::Unreachable => "unreachable",
+        Reach::Silent => "blackhole",
+    };
+    ip(&[], &format!("route add {kind} {address}/{prefix} table local\n"))
 }
 
 /// How to run a program in the host's namespace.

@@ -10,7 +10,7 @@ use std::process::Command;
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::{MountPropagationFlags, mount_change};
-use rustix::process::{getegid, geteuid};
+use rustix::process::{Signal, getegid, geteuid, set_parent_process_death_signal};
 
 use crate::privilege;
 
@@ -21,7 +21,18 @@ pub(crate) const READABLE: u32 = 0o644;
 /// The pipe in the folder that the runner holds open: its end is the runner's end.
 pub(crate) const LIFE: &str = "life";
 
-pub(crate) fn run(command: &[OsString]) -> Result<u8, String> {
+/// Whose end ends the rig, besides the command's and the runner's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tie {
+    None,
+    /// The thread that started the runner.
+    Caller,
+}
+
+pub(crate) fn run(command: &[OsString], tie: Tie) -> Result<u8, String> {
+    if tie == Tie::Caller {
+        set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| format!("tie to the caller: {e}"))?;
+    }
     let folder = Folder::new().map_err(|e| format!("make a folder in `{FOLDERS}`: {e}"))?;
     let _life = folder.life().map_err(|e| format!("make a pipe in `{}`: {e}", folder.0.display()))?;
     enter().map_err(|e| format!("make namespaces: {e}; user namespaces may be switched off here"))?;
