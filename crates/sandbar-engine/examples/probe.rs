@@ -1,6 +1,9 @@
 //! Stands in for the agent in tests: does what its configuration says and writes what it saw to the log.
 #![expect(unsafe_code, reason = "system calls that must fail are made directly")]
 
+#[path = "probe/network.rs"]
+mod network;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
@@ -19,6 +22,7 @@ fn main() {
         match argument.as_str() {
             "capabilities" => return println!("{}", status()),
             "exit" => return,
+            "descriptors" => return println!("{}", network::descriptors()),
             other => panic!("unknown argument {other}"),
         }
     }
@@ -40,6 +44,7 @@ fn main() {
         "forge" => forge(&config),
         "look" => println!("{}", look(&config)),
         "sockets" => sockets(),
+        "network" => network::serve(&config),
         "memory" => memory(config["bytes"].as_u64().unwrap()),
         "big-file" => big_file(),
         "shell" => shell(config["script"].as_str().unwrap()),

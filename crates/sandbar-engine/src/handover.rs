@@ -14,8 +14,12 @@ pub const CONFIG_FD: i32 = 3;
 pub const AGENT_LISTENER_FD: i32 = 4;
 /// The listener of the control protocol (sequenced packets).
 pub const CTL_LISTENER_FD: i32 = 5;
-/// The first descriptor that is not open.
-pub const FIRST_CLOSED_FD: i32 = 6;
+/// The first of the network's sockets, [`network::SOCKETS`](crate::network::SOCKETS) of them in the order of
+/// [`NetworkSockets::in_order`](crate::network::NetworkSockets::in_order), where the sandbox has a gateway.
+pub const NETWORK_FD: i32 = 6;
+/// The first descriptor that is never open.
+pub const FIRST_CLOSED_FD: i32 = 26;
+const _: () = assert!(FIRST_CLOSED_FD.abs_diff(NETWORK_FD) as usize == crate::network::SOCKETS);
 
 /// Where the agent's own file is inside, on a read-only mount.
 pub const AGENT_PATH: &str = "/run/sandbar/agent";

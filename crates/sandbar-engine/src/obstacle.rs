@@ -34,6 +34,8 @@ pub enum Obstacle {
     IdMapRefused,
     /// The kernel can't filter system calls.
     FilterMissing,
+    /// The kernel can't translate addresses in a network namespace.
+    PacketFilterMissing,
     /// Too few descriptors.
     DescriptorsUsedUp,
     /// There are as many mounts as one namespace may have.
@@ -73,6 +75,11 @@ impl Obstacle {
             Errno::INVAL | Errno::OPNOTSUPP if has("map the ids of a mount") => Self::IdMappedMountsMissing,
             Errno::PERM if has("map the ids of a mount") => Self::RootPowerless,
             Errno::INVAL | Errno::NOSYS if has("system call filter") => Self::FilterMissing,
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::PROTONOSUPPORT | Errno::INVAL | Errno::PERM
+                if has("set up the packet filter") =>
+            {
+                Self::PacketFilterMissing
+            }
             Errno::MFILE | Errno::NFILE => Self::DescriptorsUsedUp,
             Errno::PERM | Errno::ACCESS | Errno::ROFS if has("control group") => Self::GroupsRefuse,
             Errno::NOSPC if has("mount ") => Self::MountsUsedUp,
@@ -99,6 +106,7 @@ mod tests {
         assert_eq!(of("mount tmpfs at /new/dev", Errno::NOSPC), Some(Obstacle::MountsUsedUp));
         assert_eq!(of("mount overlay at /new", Errno::INVAL), Some(Obstacle::OverlayRefused));
         assert_eq!(of("mount overlay at /new", Errno::NODEV), Some(Obstacle::OverlayMissing));
+        assert_eq!(of("set up the packet filter", Errno::NOENT), Some(Obstacle::PacketFilterMissing));
         assert_eq!(of("execute /x", Errno::NOENT), None);
     }
 }

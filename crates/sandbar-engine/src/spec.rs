@@ -11,8 +11,6 @@ use crate::rootfs::HostRoots;
 pub const LAYERS_FOLDER: &str = "fs";
 
 /// One sandbox to launch. All descriptors stay the caller's.
-///
-/// The network is a namespace of its own with nothing but the loopback interface: there is no way out.
 #[derive(Debug)]
 pub struct Spec<'a> {
     /// Letters, digits, `-`, `_`.
@@ -38,6 +36,18 @@ pub struct Spec<'a> {
     pub log: BorrowedFd<'a>,
     pub cgroup: Option<&'a Cgroup>,
     pub limits: Limits,
+    pub network: Network,
+}
+
+/// What is in the sandbox's network namespace. There is never an interface but the loopback one, so there is no way out but
+/// through sockets that somebody outside holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Network {
+    /// Loopback, and nothing else.
+    #[default]
+    Loopback,
+    /// The same, and the sockets that a gateway outside serves, see [`crate::network`].
+    Gateway,
 }
 
 /// What the writable layers promise when the host goes down.

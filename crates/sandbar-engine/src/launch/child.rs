@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, write};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, netlink, recv, send};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit, setsid, umask};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, clear_ambient_capability_set,
@@ -16,9 +16,10 @@ use rustix::thread::{
 use super::child_files;
 use super::child_mounts;
 use super::child_netlink;
+use super::child_network::{self, Sockets};
 use super::trees::TreeSource;
 use crate::capabilities::LAST_KNOWN;
-use crate::handover::{AGENT_NAME, FIRST_CLOSED_FD, LOG_FD, LOG_OUT_FD, NULL_FD};
+use crate::handover::{AGENT_NAME, FIRST_CLOSED_FD, LOG_FD, LOG_OUT_FD, NETWORK_FD, NULL_FD};
 use crate::plan::{Limited, Step};
 use crate::seccomp::Instruction;
 use crate::sys;
@@ -48,6 +49,7 @@ pub(super) struct Child<'a> {
 #[derive(Default)]
 struct State {
     held: Option<OwnedFd>,
+    network: Option<Sockets>,
 }
 
 /// Takes the steps. On failure it tells the parent which one and why, and ends.
@@ -120,7 +122,7 @@ fn take(child: &Child<'_>, step: &Step, state: &mut State) -> Result<(), Errno> 
         }
         Step::OwnFolder { path, uid, gid } => child_files::own_folder(path, *uid, *gid),
         Step::Limit { resource, value } => limit(*resource, *value),
-        Step::Descriptors => descriptors(child),
+        Step::Descriptors => descriptors(child, state.network.as_ref()),
         Step::DropCapabilities { keep } => drop_capabilities(*keep),
         Step::NoNewPrivileges => set_no_new_privs(true),
         Step::Landlock { abi } => {
@@ -135,7 +137,14 @@ fn take(child: &Child<'_>, step: &Step, state: &mut State) -> Result<(), Errno> 
             send(child.sync, &[GO], SendFlags::NOSIGNAL)?;
             Err(sys::exec(path, AGENT_NAME))
         }
-        Step::PacketFilter(batch) => child_netlink::batch(batch),
+        Step::Route(message) => child_netlink::batch(None, message),
+        Step::PacketFilter(batch) => child_netlink::batch(Some(netlink::NETFILTER), batch),
+        Step::NetworkSockets => {
+            let sockets = child_network::open()?;
+            child_network::hand_out(child.sync, &sockets)?;
+            state.network = Some(sockets);
+            Ok(())
+        }
         Step::Done => {
             send(child.sync, &[GO], SendFlags::NOSIGNAL)?;
             sys::exit(0)
@@ -191,7 +200,7 @@ fn limit(resource: Limited, value: u64) -> Result<(), Errno> {
     setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
 }
 
-fn descriptors(child: &Child<'_>) -> Result<(), Errno> {
+fn descriptors(child: &Child<'_>, network: Option<&Sockets>) -> Result<(), Errno> {
     let [log, rest @ ..] = child.descriptors else { return Err(Errno::INVAL) };
     {
         // Closed before everything is: a descriptor that owns a closed number is a fatal error in debug builds.
@@ -203,9 +212,16 @@ fn descriptors(child: &Child<'_>) -> Result<(), Errno> {
     for (fd, number) in rest.iter().zip(LOG_FD + 1..) {
         sys::dup_onto(fd.as_fd(), number)?;
     }
+    let mut first_closed = NETWORK_FD;
+    if let Some(sockets) = network {
+        for (socket, number) in sockets.iter().zip(NETWORK_FD..) {
+            sys::dup_onto(socket.as_fd(), number)?;
+        }
+        first_closed = FIRST_CLOSED_FD;
+    }
     // The socket to the parent closes on exec, as everything else of ours; what the caller's process had open without
     // that mark is closed here.
-    sys::close_from(FIRST_CLOSED_FD, child.sync.as_raw_fd())
+    sys::close_from(first_closed, child.sync.as_raw_fd())
 }
 
 fn drop_capabilities(keep: u64) -> Result<(), Errno> {

@@ -1,8 +1,9 @@
-//! Speaking to the packet filter. Allocation-free, see [`super::child`].
+//! Speaking to the packet filter and to routing. Allocation-free, see [`super::child`].
 
 use rustix::io::Errno;
-use rustix::net::netlink::NETFILTER;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 
 /// An answer is a few dozen bytes; the kernel repeats the request's head in it.
 const ANSWER: usize = 1024;
@@ -14,8 +15,9 @@ const HEAD: usize = 16;
 const MAX_ANSWERS: usize = 16;
 
 /// Sends a batch and reads what the kernel answers, which it does before the send returns. The first refusal counts.
-pub(super) fn batch(bytes: &[u8]) -> Result<(), Errno> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(NETFILTER))?;
+/// No protocol is routing's, whose number is 0.
+pub(super) fn batch(protocol: Option<Protocol>, bytes: &[u8]) -> Result<(), Errno> {
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
     send(&socket, bytes, SendFlags::empty())?;
     let mut acknowledged = false;
     for _ in 0..MAX_ANSWERS {

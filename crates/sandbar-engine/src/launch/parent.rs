@@ -1,18 +1,24 @@
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, fchmod, mkdirat, openat, statat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType,
+    recvmsg, send, socketpair,
+};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, pidfd_send_signal, setrlimit, waitid,
 };
 
+use super::PARKING;
 use super::ceiling::Ceiling;
 use super::child::{self, Child};
+use super::child_network;
 use super::hint::hint;
 use super::maps::{MapTools, write_maps};
 use super::owner::Owner;
@@ -21,6 +27,7 @@ use crate::error::Error;
 use crate::handover::FIRST_CLOSED_FD;
 use crate::ids::IdMode;
 use crate::layers::{LAYERS_MODE, layers_of};
+use crate::network::{NetworkSockets, SOCKETS};
 use crate::obstacle::Obstacle;
 use crate::plan::{OOM_SCORE, Plan, Step};
 use crate::proc_id;
@@ -30,11 +37,8 @@ use crate::sys::{self, Cloned};
 /// A launch takes a few milliseconds; a machine that swaps may need longer, and nobody waits forever.
 const LAUNCH_BOUND: Duration = Duration::from_secs(30);
 
-/// Descriptors of ours are moved up here, so that laying out the agent's never overwrites one that is still needed.
-const PARKING: i32 = 64;
-
-/// Descriptors that a launch needs: those parked, and the layers and mounts that it opens on its way.
-const NEEDED_FILES: u64 = 128;
+/// Descriptors that a launch needs: those parked, the network's sockets, and the layers and mounts that it opens on its way.
+const NEEDED_FILES: u64 = 160;
 
 /// Namespaces made by the clone itself; the control group namespace comes later, from inside the groups.
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
@@ -52,6 +56,8 @@ pub struct Launched {
     pub pidfd: OwnedFd,
     /// See [`proc_id::start_time`].
     pub start_time: u64,
+    /// With [`Network::Gateway`](crate::Network::Gateway).
+    pub network: Option<NetworkSockets>,
 }
 
 /// Carries the plan out and answers once the agent is executing. Takes at most 30 seconds.
@@ -71,8 +77,9 @@ pub fn launch(plan: Plan<'_>) -> Result<Launched, Error> {
     let start_time = proc_id::start_time(begun.pid)?
         .ok_or_else(|| Error::reason("launch", "sandbox", "the agent is gone already"))?;
     let pid = begun.pid;
+    let network = begun.network.take();
     let pidfd = begun.pidfd.take().ok_or_else(|| Error::reason("launch", "sandbox", "it is lost"))?;
-    Ok(Launched { pid, pidfd, start_time })
+    Ok(Launched { pid, pidfd, start_time, network })
 }
 
 /// Carries out a plan that ends with [`Step::Done`] and not with an agent, by the same code. Takes at most `bound`; nothing of it is left but
@@ -98,8 +105,8 @@ fn carry_out(plan: &Plan<'_>, trees: &Trees, end: Instant) -> Result<Begun, Erro
     }
     let (ours, theirs) = parked_pair().map_err(setup)?;
 
-    let begun = match start(plan, into.as_ref())? {
-        Started::Parent { pid, pidfd } => Begun { pid, pidfd: Some(pidfd) },
+    let mut begun = match start(plan, into.as_ref())? {
+        Started::Parent { pid, pidfd } => Begun { pid, pidfd: Some(pidfd), network: None },
         Started::Child { joined } => {
             let child = Child {
                 steps: &plan.steps,
@@ -124,11 +131,11 @@ fn carry_out(plan: &Plan<'_>, trees: &Trees, end: Instant) -> Result<Begun, Erro
                 .map_err(|cause| Error::io("start", "sandbox", cause))
         });
     // Where the child has failed at an early step, its report says more than our own failure to go on.
-    let report = if made.is_ok() { wait_report(&ours, end)? } else { wait_report(&ours, Instant::now())? };
-    match report {
+    let wait = if made.is_ok() { end } else { Instant::now() };
+    match wait_report(&ours, wait, &mut begun.network)? {
         Report::Executing => Ok(begun),
         Report::Failed { step, errno } => Err(step_error(&plan.steps, step, errno)),
-        Report::Gone | Report::Nothing => {
+        report @ (Report::Gone | Report::Nothing) => {
             made?;
             let why = if matches!(report, Report::Gone) {
                 "the first process was killed while it was being set up"
@@ -208,6 +215,7 @@ fn clone(into: Option<BorrowedFd<'_>>) -> Result<Cloned, Errno> {
 struct Begun {
     pid: Pid,
     pidfd: Option<OwnedFd>,
+    network: Option<NetworkSockets>,
 }
 
 impl Drop for Begun {
@@ -278,7 +286,12 @@ enum Report {
     Nothing,
 }
 
-fn wait_report(socket: &OwnedFd, end: Instant) -> Result<Report, Error> {
+/// Takes the child's words up to its end or the agent's start, and the network's sockets among them.
+fn wait_report(
+    socket: &OwnedFd,
+    end: Instant,
+    network: &mut Option<NetworkSockets>,
+) -> Result<Report, Error> {
     let fail = |cause: Errno| Error::io("wait for", "sandbox", cause);
     let mut about_to_execute = false;
     loop {
@@ -292,10 +305,15 @@ fn wait_report(socket: &OwnedFd, end: Instant) -> Result<Report, Error> {
             Err(cause) => return Err(fail(cause)),
         }
         let mut packet = [0; child::REPORT_BYTES];
-        match recv(socket, &mut packet[..], RecvFlags::DONTWAIT) {
-            Ok((_, 0)) if about_to_execute => return Ok(Report::Executing),
-            Ok((_, 0)) => return Ok(Report::Gone),
-            Ok((_, 1)) => about_to_execute = true,
+        match receive(socket, &mut packet) {
+            Ok((0, _)) if about_to_execute => return Ok(Report::Executing),
+            Ok((0, _)) => return Ok(Report::Gone),
+            Ok((1, _)) => about_to_execute = true,
+            Ok((length, sockets)) if length == child_network::WORD.len() => {
+                let sockets = NetworkSockets::checked(sockets)
+                    .map_err(|cause| Error::io("take over the network of", "sandbox", cause))?;
+                *network = Some(sockets);
+            }
             Ok(_) => {
                 let word = |at: usize| {
                     u32::from_le_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
@@ -308,6 +326,21 @@ fn wait_report(socket: &OwnedFd, end: Instant) -> Result<Report, Error> {
             Err(cause) => return Err(fail(cause)),
         }
     }
+}
+
+/// Takes one packet, without waiting.
+fn receive(socket: &OwnedFd, packet: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let got = recvmsg(socket, &mut [IoSliceMut::new(packet)], &mut control, flags)?;
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    Ok((got.bytes, descriptors))
 }
 
 fn step_error(steps: &[Step], step: usize, errno: Errno) -> Error {

@@ -5,11 +5,12 @@ use rustix::fs::{fstat, stat};
 use sha2::{Digest as _, Sha256};
 
 use super::build::{Building, STAGE_LAYERS, TreeMap, TreeOrigin, c};
+use super::network;
 use super::step::{Bind, Presence, Source, Step, Target};
 use crate::error::Error;
 use crate::handover::AGENT_PATH;
 use crate::ids::{IdMode, USER_ID};
-use crate::spec::{Access, Durability, HostPrograms, Spec};
+use crate::spec::{Access, Durability, HostPrograms, Network, Spec};
 use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 
 /// What every mount has that is not a device.
@@ -22,11 +23,16 @@ pub(crate) const OOM_SCORE: &CStr = c"300";
 
 /// What can be done before the id maps are there, then the ids, then the stage.
 pub(super) fn identity(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
-    begin(spec.hostname, spec.ids.has_root(), out)
+    begin(spec.hostname, spec.ids.has_root(), spec.network, out)
 }
 
 /// As [`identity`], without a whole specification.
-pub(super) fn begin(hostname: &str, has_root: bool, out: &mut Building<'_>) -> Result<(), Error> {
+pub(super) fn begin(
+    hostname: &str,
+    has_root: bool,
+    net: Network,
+    out: &mut Building<'_>,
+) -> Result<(), Error> {
     out.push(Step::ResetSignals);
     out.push(Step::JoinCgroups);
     out.push(Step::OomScore(OOM_SCORE.to_owned()));
@@ -34,6 +40,7 @@ pub(super) fn begin(hostname: &str, has_root: bool, out: &mut Building<'_>) -> R
     out.push(Step::NewCgroupNamespace);
     out.push(Step::Hostname(c(hostname)?));
     out.push(Step::LoopbackUp);
+    network::add(net, out);
     out.push(Step::PrivateMounts);
     out.push(Step::AwaitMaps);
     if has_root {
@@ -79,9 +86,10 @@ fn own(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<String, Error> {
     for folder in ["", "/etc"] {
         out.push(Step::Dir { path: c(format!("{LAYER}{folder}"))?, mode: 0o755 });
     }
-    for (name, text) in
-        [("machine-id", machine_id(spec.id)), ("hostname", format!("{}\n", spec.hostname)), ("hosts", hosts)]
-    {
+    let files =
+        [("machine-id", machine_id(spec.id)), ("hostname", format!("{}\n", spec.hostname)), ("hosts", hosts)];
+    let resolver = network::resolver(spec.network).map(|text| ("resolv.conf", text));
+    for (name, text) in files.into_iter().chain(resolver) {
         let path = c(format!("{LAYER}/etc/{name}"))?;
         out.push(Step::File { path, mode: 0o644, bytes: text.into_bytes() });
     }

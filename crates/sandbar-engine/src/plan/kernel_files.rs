@@ -2,8 +2,8 @@ use std::ffi::{CStr, CString};
 
 use super::base::SAFE;
 use super::build::{Building, c};
-use super::ipc;
 use super::step::{Bind, Presence, Source, Step, Target};
+use super::{ipc, network};
 use crate::error::Error;
 use crate::host::{Host, Inotify};
 use crate::ids::IdMode;
@@ -103,6 +103,12 @@ fn proc(spec: &Spec<'_>, host: &Host, out: &mut Building<'_>) -> Result<(), Erro
     setting(out, "max_inotify_instances", &instances.to_string())?;
     for name in NO_MORE {
         setting(out, name, "0")?;
+    }
+
+    for (name, value) in network::settings(spec.network) {
+        // Where a kernel has no such setting, its memory is used for longer.
+        let path = c(format!("/new/proc/sys/net/netfilter/{name}"))?;
+        out.push(Step::SettingIfMay { path, value: c(value)? });
     }
 
     ipc::add(spec.limits.memory_bytes, out)?;

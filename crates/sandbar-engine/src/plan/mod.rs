@@ -6,6 +6,7 @@ mod counted;
 mod finish;
 mod ipc;
 mod kernel_files;
+mod network;
 mod packet_filter;
 mod step;
 #[cfg(test)]

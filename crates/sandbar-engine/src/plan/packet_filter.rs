@@ -1,5 +1,7 @@
 //! Netlink messages to nftables, from `linux/netfilter/nf_tables.h` and `linux/netfilter/nfnetlink.h`.
 
+use crate::network::{Body, GATEWAY_ADDRESS, GATEWAY_PORT, attribute, message};
+
 /// `NFNL_SUBSYS_NFTABLES`, in the upper byte of a type.
 const NFTABLES: u16 = 10 << 8;
 const BATCH_BEGIN: u16 = 0x10;
@@ -9,61 +11,174 @@ const NEW_CHAIN: u16 = NFTABLES | 3;
 const NEW_RULE: u16 = NFTABLES | 6;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
-/// `NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE`.
-const CREATE: u16 = 1 | 4 | 0x400;
+/// `NLM_F_ACK`.
+const ACKNOWLEDGE: u16 = 4;
+/// `NLM_F_CREATE`, and for rules `NLM_F_APPEND`.
+const CREATE: u16 = 0x400;
+const APPEND: u16 = 0x800;
 /// `NFPROTO_IPV4`.
 const IPV4: u8 = 2;
 /// `NLA_F_NESTED`.
 const NESTED: u16 = 1 << 15;
 /// `NF_INET_LOCAL_OUT`.
 const OUTPUT_HOOK: u32 = 3;
+/// `NF_IP_PRI_RAW`: before connections are tracked.
+const BEFORE_TRACKING: i32 = -300;
 /// `NF_IP_PRI_NAT_DST`.
 const BEFORE_ROUTING: i32 = -100;
+/// `NFT_REG_1` and `NFT_REG_2`.
+const REGISTER: u32 = 1;
+const SECOND_REGISTER: u32 = 2;
+/// Where the IPv4 header has the protocol, and the first byte of source and destination.
+const PROTOCOL: u32 = 9;
+const SOURCE: u32 = 12;
+const DESTINATION: u32 = 16;
+const TCP: u8 = 6;
+/// The first byte of every loopback address.
+const LOOPBACK: u8 = 127;
 
-const NAME: &[u8] = b"sandbar-probe\0";
+/// New connections to outside that a sandbox can start in a second, and at once: each is remembered by the kernel for a
+/// while after its end, in memory that no control group counts. A busy client makes a few hundred; the packet of one too
+/// many is lost, and sent again a second later.
+const CONNECTIONS_PER_SECOND: u64 = 10_000;
+const CONNECTIONS_AT_ONCE: u32 = 20_000;
 
-/// A batch that makes a table, a `nat` chain on the output hook, and a rule in it that redirects.
-pub(super) fn redirection() -> Vec<u8> {
-    let mut hook = attribute(1, &OUTPUT_HOOK.to_be_bytes());
-    hook.extend(attribute(2, &BEFORE_ROUTING.to_be_bytes()));
-    let chain =
-        [attribute(1, NAME), attribute(3, b"output\0"), attribute(4 | NESTED, &hook), attribute(7, b"nat\0")]
-            .concat();
-    let expression = attribute(1 | NESTED, &attribute(1, b"redir\0"));
-    let rule = [attribute(1, NAME), attribute(2, b"output\0"), attribute(4 | NESTED, &expression)].concat();
+const TABLE: &[u8] = b"sandbar\0";
+const UNTRACKED: &[u8] = b"untracked\0";
+const TO_GATEWAY: &[u8] = b"gateway\0";
+
+/// How a value is compared.
+#[derive(Clone, Copy)]
+enum Is {
+    Equal,
+    Unequal,
+}
+
+/// A batch that leads every TCP connection to the gateway, but those within loopback and those to the gateway itself.
+/// What has no route never gets so far.
+pub(super) fn to_gateway() -> Vec<u8> {
+    let not_tcp = [byte_is(PROTOCOL, Is::Unequal, TCP), expression("notrack", &[])].concat();
+    let within = [
+        byte_is(DESTINATION, Is::Equal, LOOPBACK),
+        byte_is(SOURCE, Is::Equal, LOOPBACK),
+        expression("notrack", &[]),
+    ]
+    .concat();
+    let outward = [
+        byte_is(PROTOCOL, Is::Equal, TCP),
+        byte_is(DESTINATION, Is::Unequal, LOOPBACK),
+        load(DESTINATION, 4),
+        compare(Is::Unequal, &GATEWAY_ADDRESS.octets()),
+    ]
+    .concat();
+    let too_many = [outward.clone(), over_limit(), drop_it()].concat();
+    let led = [outward, translated()].concat();
     [
-        message(BATCH_BEGIN, REQUEST, 0, NFTABLES >> 8, &[]),
-        message(NEW_TABLE, CREATE, IPV4, 0, &attribute(1, NAME)),
-        message(NEW_CHAIN, CREATE, IPV4, 0, &chain),
-        // NLM_F_APPEND
-        message(NEW_RULE, CREATE | 0x800, IPV4, 0, &rule),
-        message(BATCH_END, REQUEST, 0, NFTABLES >> 8, &[]),
+        nft(BATCH_BEGIN, REQUEST, (0, NFTABLES >> 8), &[]),
+        nft(NEW_TABLE, REQUEST | CREATE, (IPV4, 0), &attribute(1, TABLE)),
+        chain(UNTRACKED, BEFORE_TRACKING, b"filter\0"),
+        rule(UNTRACKED, 0, &not_tcp),
+        rule(UNTRACKED, 0, &within),
+        chain(TO_GATEWAY, BEFORE_ROUTING, b"nat\0"),
+        rule(TO_GATEWAY, 0, &too_many),
+        // The kernel takes a batch as a whole, and reports each fault of it: one word that it is done is enough.
+        rule(TO_GATEWAY, ACKNOWLEDGE, &led),
+        nft(BATCH_END, REQUEST, (0, NFTABLES >> 8), &[]),
     ]
     .concat()
 }
 
-/// Length, type, flags, sequence, port; family, version, resource; attributes.
-fn message(kind: u16, flags: u16, family: u8, resource: u16, attributes: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(20 + attributes.len()).unwrap_or(u32::MAX);
-    let mut bytes = Vec::with_capacity(20 + attributes.len());
-    bytes.extend(length.to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(flags.to_ne_bytes());
-    bytes.extend(0_u32.to_ne_bytes());
-    bytes.extend(0_u32.to_ne_bytes());
-    bytes.extend([family, 0]);
-    bytes.extend(resource.to_be_bytes());
-    bytes.extend(attributes);
-    bytes
+fn chain(name: &[u8], priority: i32, kind: &[u8]) -> Vec<u8> {
+    let hook = [attribute(1, &OUTPUT_HOOK.to_be_bytes()), attribute(2, &priority.to_be_bytes())].concat();
+    let attributes =
+        [attribute(1, TABLE), attribute(3, name), attribute(4 | NESTED, &hook), attribute(7, kind)].concat();
+    nft(NEW_CHAIN, REQUEST | CREATE, (IPV4, 0), &attributes)
 }
 
-/// Length without the padding, type, value, padding to four bytes.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
-    let mut bytes = Vec::with_capacity(value.len() + 8);
-    bytes.extend(length.to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
+fn rule(chain: &[u8], flags: u16, expressions: &[u8]) -> Vec<u8> {
+    let attributes = [attribute(1, TABLE), attribute(2, chain), attribute(4 | NESTED, expressions)].concat();
+    nft(NEW_RULE, REQUEST | CREATE | APPEND | flags, (IPV4, 0), &attributes)
+}
+
+/// Family, version, resource.
+fn nft(kind: u16, flags: u16, (family, resource): (u8, u16), attributes: &[u8]) -> Vec<u8> {
+    let [high, low] = resource.to_be_bytes();
+    message(kind, flags, 0, &Body { head: &[family, 0, high, low], attributes })
+}
+
+fn expression(name: &str, data: &[u8]) -> Vec<u8> {
+    let mut inner = attribute(1, &[name.as_bytes(), b"\0"].concat());
+    if !data.is_empty() {
+        inner.extend(attribute(2 | NESTED, data));
+    }
+    attribute(1 | NESTED, &inner)
+}
+
+fn number(kind: u16, value: u32) -> Vec<u8> {
+    attribute(kind, &value.to_be_bytes())
+}
+
+/// Bytes of the network header into the register.
+fn load(offset: u32, length: u32) -> Vec<u8> {
+    const NETWORK_HEADER: u32 = 1;
+    let data = [number(1, REGISTER), number(2, NETWORK_HEADER), number(3, offset), number(4, length)];
+    expression("payload", &data.concat())
+}
+
+fn compare(how: Is, value: &[u8]) -> Vec<u8> {
+    let operator = match how {
+        Is::Equal => 0,
+        Is::Unequal => 1,
+    };
+    let value = attribute(3 | NESTED, &attribute(1, value));
+    expression("cmp", &[number(1, REGISTER), number(2, operator), value].concat())
+}
+
+fn byte_is(offset: u32, how: Is, value: u8) -> Vec<u8> {
+    [load(offset, 1), compare(how, &[value])].concat()
+}
+
+fn over_limit() -> Vec<u8> {
+    const ONE_SECOND: u64 = 1;
+    const PACKETS: u32 = 0;
+    /// `NFT_LIMIT_F_INV`: true once there are too many.
+    const OVER: u32 = 1;
+    let data = [
+        attribute(1, &CONNECTIONS_PER_SECOND.to_be_bytes()),
+        attribute(2, &ONE_SECOND.to_be_bytes()),
+        number(3, CONNECTIONS_AT_ONCE),
+        number(4, PACKETS),
+        number(5, OVER),
+    ];
+    expression("limit", &data.concat())
+}
+
+fn drop_it() -> Vec<u8> {
+    /// `NFT_REG_VERDICT` and `NF_DROP`.
+    const VERDICT: u32 = 0;
+    const DROP: u32 = 0;
+    let verdict = attribute(2 | NESTED, &attribute(2 | NESTED, &number(1, DROP)));
+    expression("immediate", &[number(1, VERDICT), verdict].concat())
+}
+
+/// To the gateway's own address and port.
+fn translated() -> Vec<u8> {
+    /// `NFT_NAT_DNAT`.
+    const DESTINATION_NAT: u32 = 1;
+    let set = |register, value: &[u8]| {
+        let data = [number(1, register), attribute(2 | NESTED, &attribute(1, value))];
+        expression("immediate", &data.concat())
+    };
+    let data = [
+        number(1, DESTINATION_NAT),
+        number(2, u32::from(IPV4)),
+        number(3, REGISTER),
+        number(5, SECOND_REGISTER),
+    ];
+    [
+        set(REGISTER, &GATEWAY_ADDRESS.octets()),
+        set(SECOND_REGISTER, &GATEWAY_PORT.to_be_bytes()),
+        expression("nat", &data.concat()),
+    ]
+    .concat()
 }

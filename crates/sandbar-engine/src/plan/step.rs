@@ -89,8 +89,12 @@ pub(crate) enum Step {
     },
     Filter,
     Execute(CString),
-    /// Asks the packet filter of this network namespace for what egress rules need.
+    /// A message to the routing of this network namespace.
+    Route(Vec<u8>),
+    /// A batch for the packet filter of this network namespace.
     PacketFilter(Vec<u8>),
+    /// Makes the sockets that a gateway outside serves, and hands them out.
+    NetworkSockets,
     /// In place of an agent: all went well.
     Done,
 }
@@ -185,7 +189,9 @@ impl fmt::Display for Step {
             Self::Landlock { .. } => write!(f, "confine with Landlock"),
             Self::Filter => write!(f, "install the system call filter"),
             Self::Execute(path) => write!(f, "execute {}", shown(path)),
+            Self::Route(_) => write!(f, "route to the gateway"),
             Self::PacketFilter(_) => write!(f, "set up the packet filter"),
+            Self::NetworkSockets => write!(f, "open the sockets of the gateway"),
             Self::Done => write!(f, "end"),
         }
     }

@@ -9,7 +9,7 @@ use crate::host::{Host, Inotify, UserCounts, UserNamespaces};
 use crate::ids::{IdMode, SubIds};
 use crate::limits::{Enforcement, Limits};
 use crate::rootfs::HostRoots;
-use crate::spec::{Access, Durability, HostPrograms, Mount, Root, Spec};
+use crate::spec::{Access, Durability, HostPrograms, Mount, Network, Root, Spec};
 use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 
 /// One byte more than the kernel takes.
@@ -66,6 +66,7 @@ fn with_plan<T>(
         log: fd,
         cgroup: None,
         limits: Limits::default(),
+        network: Network::Loopback,
     };
     change(&mut spec);
     look(plan(&spec, host))
@@ -363,4 +364,24 @@ fn one_sandbox_can_not_take_all_of_a_users_inotify() {
             assert_eq!(value("max_inotify_watches"), Some(20_000_u32));
         },
     );
+}
+
+#[test]
+fn a_network_has_a_gateway_only_where_it_is_asked_for() {
+    let network = |network| {
+        let change = |spec: &mut Spec<'_>| spec.network = network;
+        with_plan(IdMode::Single, &host(1000), change, |plan| plan.unwrap().steps)
+    };
+    let of_gateway =
+        |step: &Step| matches!(step, Step::Route(_) | Step::PacketFilter(_) | Step::NetworkSockets);
+    assert!(!network(Network::Loopback).iter().any(of_gateway));
+    let all = network(Network::Gateway);
+    let steps: Vec<_> = (0..all.len()).filter(|at| of_gateway(&all[*at])).collect();
+    // An address is there with the interface and its route; a socket is led to the gateway before there is one.
+    let first = position(&all, |step| *step == Step::LoopbackUp) + 1;
+    assert_eq!(steps, [first, first + 1, first + 2]);
+    assert!(matches!(all[first], Step::Route(_)) && all[first + 2] == Step::NetworkSockets);
+    assert!(first + 2 < position(&all, |step| *step == Step::AwaitMaps));
+    let names = |step: &Step| matches!(step, Step::File { path, .. } if **path == *c"/own/etc/resolv.conf");
+    assert!(all.iter().any(names) && !network(Network::Loopback).iter().any(names));
 }

@@ -5,14 +5,13 @@ use rustix::fd::BorrowedFd;
 use super::base::{self, Layers, SAFE};
 use super::build::{Building, Plan, TreeMap, TreeOrigin, c, check_root};
 use super::counted::counted;
-use super::packet_filter;
 use super::step::Step;
 use crate::error::Error;
 use crate::host::{Host, Inotify};
 use crate::ids::IdMode;
 use crate::limits::{Enforced, Enforcement};
 use crate::seccomp::SetidBits;
-use crate::spec::Durability;
+use crate::spec::{Durability, Network};
 use crate::sys::{ATTR_NOEXEC, ATTR_RDONLY};
 
 /// Something that a launch does, alone, to see whether this machine lets it.
@@ -28,7 +27,7 @@ pub(crate) enum Trial {
     Filter,
     /// Landlock, to this version.
     Landlock { abi: u32 },
-    /// A packet filter that redirects what leaves.
+    /// A packet filter that leads what leaves to a gateway.
     PacketFilter,
 }
 
@@ -41,9 +40,13 @@ pub(crate) fn trial<'a>(
 ) -> Result<Plan<'a>, Error> {
     check_root(host)?;
     let mut out = Building { trees: Vec::new(), steps: Vec::new() };
-    base::begin("probe", ids.has_root(), &mut out)?;
+    let network = match trial {
+        Trial::PacketFilter => Network::Gateway,
+        _ => Network::Loopback,
+    };
+    base::begin("probe", ids.has_root(), network, &mut out)?;
     match trial {
-        Trial::Namespaces => {}
+        Trial::Namespaces | Trial::PacketFilter => {}
         Trial::Procfs => {
             dir(&mut out, "/new/proc")?;
             out.push(Step::Mount {
@@ -77,7 +80,6 @@ pub(crate) fn trial<'a>(
             out.push(Step::NoNewPrivileges);
             out.push(Step::Landlock { abi: *abi });
         }
-        Trial::PacketFilter => out.push(Step::PacketFilter(packet_filter::redirection())),
     }
     out.push(Step::Done);
     let none = Enforcement::None;

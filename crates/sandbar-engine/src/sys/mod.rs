@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "raw system calls; every block says why it is sound")]
 
 mod clone;
+mod datagram;
 mod exec;
 mod fds;
 mod identity;
@@ -13,6 +14,7 @@ mod net;
 mod seccomp;
 
 pub(crate) use clone::{Cloned, clone, exit};
+pub(crate) use datagram::{receive_datagram, send_datagram, tell_destinations};
 pub(crate) use exec::{exec, reset_signals};
 pub(crate) use fds::{close_all_but_standard, close_from, close_raw, dup_onto, unshare_cgroup};
 pub(crate) use identity::{clear_groups, set_effective, set_ids};

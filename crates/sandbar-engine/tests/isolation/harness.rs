@@ -17,8 +17,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, wai
 use sandbar_engine::mount_source::Allowed;
 use sandbar_engine::rootfs::{HostRoots, Skeleton, build_skeleton};
 use sandbar_engine::{
-    Access, Cgroup, Durability, Host, HostPrograms, IdMode, LAYERS_FOLDER, Launched, Limits, Mount, Root,
-    Spec, launch, plan, remove_tree, sealed_memfd,
+    Access, Cgroup, Durability, Host, HostPrograms, IdMode, LAYERS_FOLDER, Launched, Limits, Mount, Network,
+    Root, Spec, launch, plan, remove_tree, sealed_memfd,
 };
 
 /// Nothing in these tests takes anywhere near as long.
@@ -34,6 +34,7 @@ pub(crate) struct Options {
     /// Links (place, text) that an earlier run of the sandbox left in its writable layer.
     pub(crate) left: Vec<(&'static str, PathBuf)>,
     pub(crate) durability: Durability,
+    pub(crate) network: Network,
 }
 
 #[derive(Debug)]
@@ -153,6 +154,7 @@ impl Bench {
             log: log_end.as_fd(),
             cgroup: cgroup.as_ref(),
             limits: options.limits.clone(),
+            network: options.network,
         };
         let started = Instant::now();
         let made = plan(&spec, &self.host).and_then(launch);

@@ -5,6 +5,7 @@ mod forged;
 mod harness;
 mod limits;
 mod modes;
+mod network;
 mod rights;
 mod shared;
 mod sight;

@@ -7,7 +7,7 @@ use sandbar_engine::Obstacle;
 
 use super::condition::Fault;
 use super::examine::{LEAST_BYTES, LEAST_INODES};
-use super::table::{self, limits, place, walls};
+use super::table::{self, limits, place, tiers, walls};
 use super::wording::{Facts, bounded};
 
 /// How errors name a condition as what they are about.
@@ -32,6 +32,7 @@ pub(crate) fn fault_of(obstacle: Obstacle) -> Option<&'static Fault> {
         Obstacle::IdsNotMapped => &walls::ROOT_IDS,
         Obstacle::IdMapRefused => &walls::SUBIDS_REFUSED,
         Obstacle::FilterMissing => &walls::SECCOMP_MISSING,
+        Obstacle::PacketFilterMissing => &tiers::PACKET_FILTER_MISSING,
         Obstacle::DescriptorsUsedUp => &limits::OPEN_FILES_NONE,
         Obstacle::MountsUsedUp => &limits::MOUNTS_FEW,
         Obstacle::GroupsRefuse => &limits::CGROUPS_REFUSED,

@@ -11,7 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbar_core::{Error, ErrorKind, Limit, LimitState, MountAccess, Result};
 use sandbar_engine::{
-    Cgroup, Durability, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Root, Spec,
+    Cgroup, Durability, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Network, Root,
+    Spec,
 };
 
 use super::agent;
@@ -188,6 +189,7 @@ impl Place<'_> {
             log: log_write.as_fd(),
             cgroup: cgroup.as_ref(),
             limits,
+            network: Network::Loopback,
         };
         let plan = sandbar_engine::plan(&spec, self.host).map_err(|cause| engine("create", cause))?;
         let enforced = plan.enforced();

@@ -2,7 +2,7 @@
 
 use crate::doctor::condition::{Condition, Fault, Mend, Need, Weight};
 
-const NFTABLES_MODULES: &str = "modprobe -a nf_tables nft_chain_nat nft_redir";
+const NFTABLES_MODULES: &str = "modprobe -a nf_tables nft_chain_nat nft_nat nft_ct nft_limit";
 
 pub(crate) static PACKET_FILTER: Condition = Condition {
     id: "packet-filter",
@@ -17,7 +17,9 @@ pub(crate) static PACKET_FILTER_MISSING: Fault = Fault {
     weight: Weight::Missing,
     mends: &[
         Mend::Host(NFTABLES_MODULES),
-        Mend::Container("sudo modprobe -a nf_tables nft_chain_nat nft_redir  # on the container's host"),
+        Mend::Container(
+            "sudo modprobe -a nf_tables nft_chain_nat nft_nat nft_ct nft_limit  # on the container's host",
+        ),
     ],
 };
 

@@ -1,0 +1,95 @@
+//! Does what it is asked through the listener of the guest protocol, one line of JSON each way.
+
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+use std::time::Duration;
+
+use sandbar_engine::handover::{AGENT_LISTENER_FD, FIRST_CLOSED_FD, NETWORK_FD};
+use sandbar_engine::network::{NetworkSockets, add_route};
+use sandbar_engine::process::take_descriptor;
+use serde_json::{Value, json};
+
+/// Nothing here takes anywhere near as long.
+const BOUND: Duration = Duration::from_secs(10);
+
+pub(crate) fn serve(config: &Value) {
+    let held = NetworkSockets::checked(
+        (NETWORK_FD..FIRST_CLOSED_FD)
+            .map(|number| take_descriptor(number).unwrap())
+            .collect::<Vec<OwnedFd>>(),
+    )
+    .unwrap();
+    let listener = UnixListener::from(take_descriptor(AGENT_LISTENER_FD).unwrap());
+    if config["user"] == true {
+        // SAFETY: integers only.
+        assert_eq!(unsafe { libc::setresgid(1000, 1000, 1000) + libc::setresuid(1000, 1000, 1000) }, 0);
+    }
+    println!("ready");
+    for stream in listener.incoming() {
+        let stream = stream.unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        let wish: Value = serde_json::from_str(&line).unwrap();
+        let answer = done(&wish, &held).unwrap_or_else(|error| json!({ "errno": error.raw_os_error() }));
+        writeln!(&stream, "{answer}").unwrap();
+    }
+}
+
+fn done(wish: &Value, held: &NetworkSockets) -> io::Result<Value> {
+    let address = |key: &str| wish[key].as_str().map(|text| text.parse::<SocketAddr>().unwrap());
+    if let Some(to) = address("connect") {
+        let mut stream = TcpStream::connect_timeout(&to, BOUND)?;
+        stream.set_read_timeout(Some(BOUND))?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said)?;
+        return Ok(json!({ "said": said, "peer": stream.peer_addr()?.to_string() }));
+    }
+    if let Some(to) = address("ask") {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.set_read_timeout(Some(BOUND))?;
+        socket.send_to(b"question", to)?;
+        let mut bytes = [0; 64];
+        let (length, from) = socket.recv_from(&mut bytes)?;
+        return Ok(json!({ "said": String::from_utf8_lossy(&bytes[..length]), "from": from.to_string() }));
+    }
+    if let Some(at) = address("listen") {
+        return TcpListener::bind(at).map(|_| json!({}));
+    }
+    if let Some(at) = address("bind") {
+        return UdpSocket::bind(at).map(|_| json!({}));
+    }
+    if let Some(at) = address("echo") {
+        let listener = TcpListener::bind(at)?;
+        let address = listener.local_addr()?;
+        let client = std::thread::spawn(move || TcpStream::connect_timeout(&address, BOUND).map(drop));
+        listener.accept()?;
+        return client.join().unwrap().map(|()| json!({}));
+    }
+    match wish["do"].as_str().unwrap() {
+        "route" => {
+            let error = add_route(held.routes.as_fd(), [10, 9, 0, 0].into(), 16).unwrap_err();
+            let source = std::error::Error::source(&error).unwrap().downcast_ref::<io::Error>().unwrap();
+            Ok(json!({ "errno": source.raw_os_error() }))
+        }
+        "resolver" => Ok(json!({ "said": fs::read_to_string("/etc/resolv.conf")? })),
+        "child" => {
+            let output = Command::new("/proc/self/exe").arg("descriptors").output()?;
+            Ok(json!({ "said": String::from_utf8_lossy(&output.stdout) }))
+        }
+        "remembered" => {
+            let setting = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait";
+            Ok(json!({ "said": fs::read_to_string(setting)? }))
+        }
+        other => panic!("unknown wish {other}"),
+    }
+}
+
+/// The sockets that this process has.
+pub(crate) fn descriptors() -> Value {
+    let links = (0..1024).filter_map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok());
+    json!(links.filter(|link| link.to_string_lossy().starts_with("socket:")).count())
+}
