@@ -10,6 +10,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     accept_with, recvmsg, sendmsg,
 };
+use sandbar_engine::network::NetworkSockets;
 use sandbar_engine::process::{Reach, signal_all};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,6 +46,7 @@ enum Op {
     Dial { port: u16 },
     Deadline { unix_ms: Option<u64> },
     Listeners,
+    Network,
     KillAll { signal: i32 },
     Main { from: u64, seen: u64, wait_ms: u64 },
     Shutdown,
@@ -114,8 +116,9 @@ impl Socket {
     }
 }
 
-/// Most descriptors of one packet.
+/// Most descriptors of one packet that is received, and of one that is sent.
 pub(crate) const MAX_DESCRIPTORS: usize = 4;
+const MAX_SENT: usize = sandbar_engine::network::SOCKETS;
 
 /// Receives one packet; more bytes or descriptors than asked for are an error.
 pub(crate) fn receive_now(
@@ -154,7 +157,7 @@ pub(crate) fn send_now(
     packet: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SENT))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for a packet"));
@@ -163,13 +166,25 @@ pub(crate) fn send_now(
     Ok(())
 }
 
+/// What can be handed over.
+struct Held {
+    agent: Rc<UnixListener>,
+    control: Socket,
+    network: Option<Rc<NetworkSockets>>,
+}
+
 /// Serves the host side until the agent ends.
-pub(crate) async fn serve(state: Rc<State>, agent: Rc<UnixListener>, socket: Socket) {
-    let socket = Rc::new(socket);
+pub(crate) async fn serve(
+    state: Rc<State>,
+    agent: Rc<UnixListener>,
+    socket: Socket,
+    network: Option<Rc<NetworkSockets>>,
+) {
+    let held = Rc::new(Held { agent, control: socket, network });
     loop {
-        match socket.accept().await {
+        match held.control.accept().await {
             Ok(connection) => {
-                tokio::task::spawn_local(converse(state.clone(), agent.clone(), socket.clone(), connection));
+                tokio::task::spawn_local(converse(state.clone(), held.clone(), connection));
             }
             Err(error) => {
                 log(format_args!("accept a control connection: {error}"));
@@ -180,7 +195,7 @@ pub(crate) async fn serve(state: Rc<State>, agent: Rc<UnixListener>, socket: Soc
 }
 
 /// Answers requests in turn. A packet that is too large ends the conversation.
-async fn converse(state: Rc<State>, agent: Rc<UnixListener>, control: Rc<Socket>, connection: Socket) {
+async fn converse(state: Rc<State>, held: Rc<Held>, connection: Socket) {
     while let Ok(Some((packet, _))) = connection.receive(MAX_PACKET, 0).await {
         let sent = match request(&packet) {
             Err(why) => send(&connection, &refusal(&why), &[]).await,
@@ -193,8 +208,12 @@ async fn converse(state: Rc<State>, agent: Rc<UnixListener>, control: Rc<Socket>
                 }
                 Op::Listeners => {
                     let answer = json!({"ok": true, "names": ["agent", "ctl"]});
-                    send(&connection, &answer, &[agent.as_fd(), control.as_fd()]).await
+                    send(&connection, &answer, &[held.agent.as_fd(), held.control.as_fd()]).await
                 }
+                Op::Network => match &held.network {
+                    Some(network) => send(&connection, &json!({"ok": true}), &network.in_order()).await,
+                    None => send(&connection, &refusal("none"), &[]).await,
+                },
                 Op::Dial { port } => match dial(port).await {
                     Ok(stream) => send(&connection, &json!({"ok": true}), &[stream.as_fd()]).await,
                     Err(error) => send(&connection, &refusal(&error), &[]).await,

@@ -27,6 +27,8 @@ pub fn main_from_handover() -> ! {
 }
 
 fn start() -> io::Result<()> {
+    // First, as anything that is opened could get one of their numbers.
+    let network = process::take_network()?;
     for output in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
         // The log must not hold the agent up; a line that doesn't fit is lost.
         let _ = rustix::io::ioctl_fionbio(output, true);
@@ -43,7 +45,7 @@ fn start() -> io::Result<()> {
             None
         }
     };
-    serve_with(config, Listeners { agent, control: Some(control) }, oom_score)?;
+    serve_with(config, Listeners { agent, control: Some(control), network }, oom_score)?;
     Ok(())
 }
 

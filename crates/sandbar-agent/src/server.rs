@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sandbar_engine::network::NetworkSockets;
 use sandbar_engine::process::{OomScore, Reach, release_free_memory};
 use sandbar_wire::envd::{HttpError, Signal};
 use tokio::net::UnixListener;
@@ -40,6 +41,9 @@ pub struct Listeners {
     pub agent: OwnedFd,
     /// Of `ctl.sock`: a Unix listener of sequenced packets for the control protocol. Absent where nobody controls.
     pub control: Option<OwnedFd>,
+    /// The sandbox's side of its network, which is held for as long as the agent lives, so that no program can take its
+    /// ports while nobody serves them outside. Absent where there is no gateway.
+    pub network: Option<NetworkSockets>,
 }
 
 /// Why [`serve`] returned.
@@ -74,11 +78,13 @@ async fn run(config: AgentConfig, listeners: Listeners, oom_score: Option<OomSco
     let listener = StdListener::from(listeners.agent);
     listener.set_nonblocking(true)?;
     let listener = Rc::new(UnixListener::from_std(listener)?);
+    let network = listeners.network.map(Rc::new);
     if let Some(socket) = listeners.control {
         tokio::task::spawn_local(control::serve(
             state.clone(),
             listener.clone(),
             control::Socket::new(socket)?,
+            network.clone(),
         ));
     }
     tokio::task::spawn_local(accept(state.clone(), listener));

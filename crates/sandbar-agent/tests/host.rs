@@ -125,6 +125,8 @@ fn the_control_protocol_answers() {
     let kinds: Vec<_> =
         descriptors.iter().map(|d| rustix::net::sockopt::socket_type(d.as_fd()).unwrap()).collect();
     assert_eq!(kinds, [rustix::net::SocketType::STREAM, rustix::net::SocketType::SEQPACKET]);
+    let (answer, descriptors) = ask(&control, &json!({"v": 1, "op": "network"}));
+    assert_eq!((answer, descriptors.len()), (json!({"ok": false, "error": "none"}), 0));
     for (request, word) in
         [(json!({"v": 2, "op": "ping"}), "version 2"), (json!({"v": 1, "op": "what"}), "malformed")]
     {

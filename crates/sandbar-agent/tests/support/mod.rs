@@ -220,7 +220,7 @@ pub(crate) fn prepare(change: impl FnOnce(&mut AgentConfig)) -> (tempfile::TempD
     change(&mut config);
     let agent = UnixListener::bind(at("agent.sock")).unwrap().into();
     let control = Some(packet_listener(&at("ctl.sock")));
-    (folder, config, Listeners { agent, control })
+    (folder, config, Listeners { agent, control, network: None })
 }
 
 impl Drop for Agent {

@@ -3,26 +3,21 @@
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::Duration;
 
-use sandbar_engine::handover::{AGENT_LISTENER_FD, FIRST_CLOSED_FD, NETWORK_FD};
+use sandbar_engine::handover::AGENT_LISTENER_FD;
 use sandbar_engine::network::{NetworkSockets, add_route};
-use sandbar_engine::process::take_descriptor;
+use sandbar_engine::process::{take_descriptor, take_network};
 use serde_json::{Value, json};
 
 /// Nothing here takes anywhere near as long.
 const BOUND: Duration = Duration::from_secs(10);
 
 pub(crate) fn serve(config: &Value) {
-    let held = NetworkSockets::checked(
-        (NETWORK_FD..FIRST_CLOSED_FD)
-            .map(|number| take_descriptor(number).unwrap())
-            .collect::<Vec<OwnedFd>>(),
-    )
-    .unwrap();
+    let held = take_network().unwrap().unwrap();
     let listener = UnixListener::from(take_descriptor(AGENT_LISTENER_FD).unwrap());
     if config["user"] == true {
         // SAFETY: integers only.

@@ -30,39 +30,48 @@ pub struct NetworkSockets {
 }
 
 impl NetworkSockets {
-    /// From descriptors in the order of [`in_order`](Self::in_order). They may come from the agent, so each is looked at.
+    /// From descriptors in the order of [`in_order`](Self::in_order), each of which is looked at. Those of a wrong set are
+    /// closed; where they come from inside and closing may take its time, [`check`](Self::check) them before.
     pub fn checked(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
-        let wrong = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
-        if descriptors.len() != SOCKETS {
-            return wrong(&format!("{} sockets of a network instead of {SOCKETS}", descriptors.len()));
-        }
-        for descriptor in &descriptors {
-            rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC)?;
-        }
+        Self::check(&descriptors)?;
         let mut rest = descriptors.into_iter();
         let (Some(tcp), Some(dns_udp), Some(dns_tcp), Some(routes)) =
             (rest.next(), rest.next(), rest.next(), rest.next())
         else {
-            return wrong("too few sockets of a network");
+            return Err(wrong("too few sockets of a network"));
         };
-        let sockets = Self { tcp, dns_udp, dns_tcp, routes, udp: rest.collect() };
-        let at = |fd: &OwnedFd, port| is_at(fd, SocketAddrV4::new(GATEWAY_ADDRESS, port));
-        let right = is_listener(&sockets.tcp)?
-            && at(&sockets.tcp, GATEWAY_PORT)?
-            && is_listener(&sockets.dns_tcp)?
-            && at(&sockets.dns_tcp, DNS_PORT)?
-            && is_datagram(&sockets.dns_udp)?
-            && at(&sockets.dns_udp, DNS_PORT)?
-            && is_routes(&sockets.routes)?;
-        if !right {
-            return wrong("a socket that is not the one of the network asked for");
+        Ok(Self { tcp, dns_udp, dns_tcp, routes, udp: rest.collect() })
+    }
+
+    /// Whether these can be the sockets of a network, by number, kind and place, and closes each on exec. That they are in
+    /// the sandbox's namespace is not looked at: nobody there can have one of another.
+    pub fn check(descriptors: &[OwnedFd]) -> io::Result<()> {
+        let [tcp, dns_udp, dns_tcp, routes, udp @ ..] = descriptors else {
+            return Err(wrong(&format!("{} sockets of a network instead of {SOCKETS}", descriptors.len())));
+        };
+        if udp.len() != UDP_SOCKETS {
+            return Err(wrong(&format!("{} sockets of a network instead of {SOCKETS}", descriptors.len())));
         }
-        for socket in &sockets.udp {
+        for descriptor in descriptors {
+            rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC)?;
+        }
+        let at = |fd, port| is_at(fd, SocketAddrV4::new(GATEWAY_ADDRESS, port));
+        let right = is_listener(tcp)?
+            && at(tcp, GATEWAY_PORT)?
+            && is_listener(dns_tcp)?
+            && at(dns_tcp, DNS_PORT)?
+            && is_datagram(dns_udp)?
+            && at(dns_udp, DNS_PORT)?
+            && is_routes(routes)?;
+        if !right {
+            return Err(wrong("a socket that is not the one of the network asked for"));
+        }
+        for socket in udp {
             if !is_datagram(socket)? {
-                return wrong("a socket that is no UDP socket of the network");
+                return Err(wrong("a socket that is no UDP socket of the network"));
             }
         }
-        Ok(sockets)
+        Ok(())
     }
 
     /// All of them in the one order in which they are handed over.
@@ -70,6 +79,10 @@ impl NetworkSockets {
         let first = [&self.tcp, &self.dns_udp, &self.dns_tcp, &self.routes];
         first.into_iter().chain(&self.udp).map(AsFd::as_fd).collect()
     }
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
 fn is_listener(fd: &OwnedFd) -> io::Result<bool> {

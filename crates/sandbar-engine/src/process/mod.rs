@@ -21,7 +21,7 @@ pub(crate) mod fuzzing {
 
 pub use child::{Child, Event, Failure, Stage, read_event};
 pub use identity::{Capabilities, Identity};
-pub use inherited::take_descriptor;
+pub use inherited::{take_descriptor, take_network};
 pub use oom::OomScore;
 pub use pty::{foreground_group, resize};
 pub use signals::{SignalQueue, become_quiet_parent, hide_from_ptrace, release_free_memory, share_one_heap};

@@ -6,6 +6,7 @@ use rustix::net::{
     AddressFamily, ReturnFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send,
     socket_with, sockopt,
 };
+use sandbar_engine::network::NetworkSockets;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::main_command::{self, MainAnswer};
@@ -119,9 +120,26 @@ pub(crate) fn checked_listeners(descriptors: &[OwnedFd]) -> std::io::Result<()> 
     Ok(())
 }
 
+/// Checks that what came from inside are the sockets of the sandbox's network. They stay shared with the agent: what they do is
+/// no more trusted than it.
+#[cfg_attr(not(test), expect(dead_code, reason = "for the shim of a sandbox with a gateway"))]
+pub(crate) fn checked_network(mut received: Received) -> std::io::Result<NetworkSockets> {
+    // What is not kept is closed aside.
+    NetworkSockets::check(received.as_slice())?;
+    NetworkSockets::checked(received.take_all())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_sockets_of_a_network_pass() {
+        assert!(checked_network(Received::default()).is_err());
+        let listener = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+        let many: Vec<OwnedFd> = (0..sandbar_engine::network::SOCKETS).map(|_| listener()).collect();
+        assert!(checked_network(many.into()).is_err());
+    }
 
     #[test]
     fn only_the_two_listeners_pass() {

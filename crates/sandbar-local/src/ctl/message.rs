@@ -16,6 +16,9 @@ pub(crate) enum Op {
     Deadline { unix_ms: Option<i64> },
     /// Its listeners.
     Listeners,
+    /// The sockets of the sandbox's network.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the shim of a sandbox with a gateway"))]
+    Network,
     /// A signal to every process but the agent.
     KillAll { signal: i32 },
     /// How the main command is and what it said from byte `from` on, once there is anything that was not `seen`.
@@ -27,7 +30,7 @@ pub(crate) enum Op {
 impl Op {
     /// Whether descriptors belong to the answer.
     pub(super) fn takes_descriptors(&self) -> bool {
-        matches!(self, Self::Dial { .. } | Self::Listeners)
+        matches!(self, Self::Dial { .. } | Self::Listeners | Self::Network)
     }
 }
 
@@ -144,6 +147,7 @@ mod tests {
     #[test]
     fn questions_have_the_form_of_the_decision() {
         assert_eq!(packet(&Op::Dial { port: 80 }), br#"{"v":1,"op":"dial","port":80}"#);
+        assert_eq!(packet(&Op::Network), br#"{"v":1,"op":"network"}"#);
         assert_eq!(packet(&Op::KillAll { signal: 9 }), br#"{"v":1,"op":"kill_all","signal":9}"#);
     }
 }

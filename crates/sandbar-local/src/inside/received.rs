@@ -34,6 +34,11 @@ impl Received {
         self
     }
 
+    /// All of them, whose place is given back.
+    pub(crate) fn take_all(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.descriptors)
+    }
+
     /// The only one; `None`, and they stay, if there are none or several.
     pub(super) fn take_only(&mut self) -> Option<OwnedFd> {
         if self.descriptors.len() == 1 { self.descriptors.pop() } else { None }
