@@ -2,6 +2,9 @@
 //! policy, resolves and dials what is allowed itself, and tells what it decided.
 
 mod dial;
+pub mod http;
+pub mod intercept;
+pub mod peek;
 mod ruling;
 
 pub use dial::{DialError, Dialer};

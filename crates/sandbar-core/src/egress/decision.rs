@@ -116,6 +116,8 @@ pub enum DecisionReason {
     Unresolved,
     /// The host outside did not take the connection.
     Unreachable,
+    /// TLS could not be agreed on, with the host outside or, where TLS is read, with the sandbox; `detail` says with which.
+    TlsFailed,
     /// The policy changed, and the flow is not allowed any more.
     PolicyChanged,
     /// The flow ended as flows do.
@@ -156,6 +158,7 @@ impl DecisionReason {
             Self::PoolExhausted => "the sandbox has used up its addresses for names",
             Self::Unresolved => "the host's name could not be resolved",
             Self::Unreachable => "the host did not take the connection",
+            Self::TlsFailed => "TLS could not be agreed on",
             Self::PolicyChanged => "the sandbox's egress policy changed and does not allow it any more",
             Self::Finished => "it ended",
             Self::GatewayItself => "the gateway itself is no destination",

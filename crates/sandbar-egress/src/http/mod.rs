@@ -1,0 +1,19 @@
+//! Plain HTTP, read message by message: each request is judged, and what goes out is written anew from what was read.
+
+mod answer;
+mod context;
+mod forward;
+mod guard;
+mod request;
+mod serve;
+mod session;
+mod upstream;
+mod watched;
+mod websocket;
+
+pub use context::{HttpContext, HttpEvent};
+pub(crate) use context::{ConnectError, Link, Stream, Transport};
+pub(crate) use request::shown;
+pub(crate) use serve::exchange;
+pub use serve::serve;
+
