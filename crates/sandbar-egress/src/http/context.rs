@@ -44,11 +44,11 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A connection to the host outside.
-pub type Link = Box<dyn Stream>;
+pub(crate) type Link = Box<dyn Stream>;
 
 /// How requests travel, on the side of the sandbox as on the other.
 #[async_trait]
-pub trait Transport: Send + Sync {
+pub(crate) trait Transport: Send + Sync {
     /// What stands before `://` where a request names it.
     fn scheme(&self) -> &'static str;
 
@@ -64,7 +64,7 @@ pub trait Transport: Send + Sync {
 
 /// Why there is no connection to the host.
 #[derive(Debug)]
-pub enum ConnectError {
+pub(crate) enum ConnectError {
     /// There is none at all.
     Dial(DialError),
     /// There is one, and no TLS on it; with whom, and why.
@@ -96,6 +96,9 @@ impl Transport for Plain {
 
 impl fmt::Debug for HttpContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpContext").field("name", &self.name).field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("HttpContext")
+            .field("name", &self.name)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
     }
 }

@@ -32,7 +32,8 @@ pub(super) fn request(
     name: &Hostname,
     inject: &[HeaderInjection],
 ) -> Result<Parts, Unknown> {
-    let has_port = head.headers.get(HOST).and_then(|host| host.to_str().ok()?.rsplit_once(':')).map(|(_, port)| port);
+    let has_port =
+        head.headers.get(HOST).and_then(|host| host.to_str().ok()?.rsplit_once(':')).map(|(_, port)| port);
     let host = match has_port {
         Some(port) => format!("{name}:{port}"),
         None => name.to_string(),
@@ -52,7 +53,8 @@ pub(super) fn request(
     for header in inject {
         let unknown = || Unknown(header.header().to_owned());
         let name = HeaderName::from_bytes(header.header().as_bytes()).map_err(|_| unknown())?;
-        let mut secret = header.reveal().and_then(|text| HeaderValue::from_str(text).ok()).ok_or_else(unknown)?;
+        let mut secret =
+            header.reveal().and_then(|text| HeaderValue::from_str(text).ok()).ok_or_else(unknown)?;
         secret.set_sensitive(true);
         head.headers.insert(name, secret);
     }

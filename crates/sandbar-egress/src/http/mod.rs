@@ -11,9 +11,8 @@ mod upstream;
 mod watched;
 mod websocket;
 
-pub use context::{HttpContext, HttpEvent};
-pub(crate) use context::{ConnectError, Link, Stream, Transport};
+pub(crate) use context::{ConnectError, Link, Transport};
+pub use context::{HttpContext, HttpEvent, Stream};
 pub(crate) use request::shown;
 pub(crate) use serve::exchange;
 pub use serve::serve;
-

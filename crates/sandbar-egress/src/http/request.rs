@@ -77,12 +77,15 @@ fn check_target(head: &Parts, expected: Expected<'_>) -> Result<(), RequestFlaw>
             check_authority(authority.as_str().as_bytes(), expected)
         }
         (Some(_), _) => Err(RequestFlaw::Other(shown(target.to_string().as_bytes()))),
-        (None, Some(_)) => Err(RequestFlaw::Malformed("target")),
         (None, None) if target.path() == "*" => {
-            if head.method == Method::OPTIONS { Ok(()) } else { Err(RequestFlaw::Malformed("target")) }
+            if head.method == Method::OPTIONS {
+                Ok(())
+            } else {
+                Err(RequestFlaw::Malformed("target"))
+            }
         }
         (None, None) if target.path().starts_with('/') => Ok(()),
-        (None, None) => Err(RequestFlaw::Malformed("target")),
+        (None, _) => Err(RequestFlaw::Malformed("target")),
     }
 }
 
@@ -104,7 +107,10 @@ fn read_port(digits: &[u8]) -> Option<u16> {
 
 /// The only expectation there is (RFC 9110, section 10.1.1).
 fn check_expectation(headers: &HeaderMap) -> Result<(), RequestFlaw> {
-    let good = headers.get_all(http::header::EXPECT).iter().all(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    let good = headers
+        .get_all(http::header::EXPECT)
+        .iter()
+        .all(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     if good { Ok(()) } else { Err(RequestFlaw::Malformed("expectation")) }
 }
 

@@ -74,13 +74,11 @@ async fn run(stream: impl Stream, session: &Arc<Session>) -> io::Result<()> {
         // The guard lets one message through at a time, so nothing of what follows can have been read.
         return if parts.read_buf.is_empty() { splice(stream, &rest, outside).await } else { Ok(()) };
     }
-    match stop {
-        Some(stop) => refuse(stream, session, stop).await,
-        None => {
-            linger(stream).await;
-            result.map_err(io::Error::other)
-        }
+    if let Some(stop) = stop {
+        return refuse(stream, session, stop).await;
     }
+    linger(stream).await;
+    result.map_err(io::Error::other)
 }
 
 /// Tells that what came is refused, and the client too where it waits for an answer to it.

@@ -69,8 +69,10 @@ impl Upstream {
                 }
                 Err(mut failed) => {
                     let unsent = failed.take_message();
-                    let repeated = || again.map(|head| Request::from_parts(head, Either::Right(Empty::new())));
-                    request = unsent.or_else(repeated).ok_or_else(|| SendError::Answer(failed.into_error()))?;
+                    let repeated =
+                        || again.map(|head| Request::from_parts(head, Either::Right(Empty::new())));
+                    request =
+                        unsent.or_else(repeated).ok_or_else(|| SendError::Answer(failed.into_error()))?;
                 }
             }
         }

@@ -73,7 +73,11 @@ impl Authority {
     fn new(parts: Parts) -> Result<Self> {
         let der = rustls::pki_types::PrivatePkcs8KeyDer::from(parts.key.as_slice());
         let key = KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_ECDSA_P256_SHA256).map_err(broken)?;
-        Ok(Self { issuer: Issuer::new(params(&parts.label, parts.began), key), parts, leaves: Leaves::new()? })
+        Ok(Self {
+            issuer: Issuer::new(params(&parts.label, parts.began), key),
+            parts,
+            leaves: Leaves::new()?,
+        })
     }
 }
 
@@ -94,7 +98,8 @@ fn params(label: &str, began: u64) -> CertificateParams {
 
 /// The causes name algorithms and formats, and never hold a key.
 pub(super) fn broken(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::Unexpected, "make certificate", "the certificate could not be made").with_source(cause)
+    Error::new(ErrorKind::Unexpected, "make certificate", "the certificate could not be made")
+        .with_source(cause)
 }
 
 impl fmt::Debug for Authority {

@@ -42,7 +42,11 @@ impl Leaves {
         Ok(Self { key, signer, kept: Mutex::default() })
     }
 
-    pub(super) fn server(&self, name: &Hostname, issuer: &Issuer<'static, KeyPair>) -> Result<Arc<ServerConfig>> {
+    pub(super) fn server(
+        &self,
+        name: &Hostname,
+        issuer: &Issuer<'static, KeyPair>,
+    ) -> Result<Arc<ServerConfig>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(leaf) = kept.get(name).filter(|leaf| leaf.made.elapsed() < RENEW) {
             return Ok(leaf.server.clone());

@@ -13,4 +13,3 @@ pub use authority::Authority;
 pub use sealed::SealedAuthority;
 pub use serve::serve;
 pub use trust::Trust;
-

@@ -48,7 +48,11 @@ impl Parts {
 
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let refused = || {
-            Error::new(ErrorKind::Protocol, "read certificate authority", "the sealed authority is damaged, or of another version")
+            Error::new(
+                ErrorKind::Protocol,
+                "read certificate authority",
+                "the sealed authority is damaged, or of another version",
+            )
         };
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(refused)?;
         let (began, mut rest) = rest.split_first_chunk().ok_or_else(refused)?;

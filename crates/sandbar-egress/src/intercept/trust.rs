@@ -25,11 +25,16 @@ impl Trust {
     /// Whom this machine trusts.
     pub fn host() -> Result<Self> {
         let list = LISTS.iter().find(|path| Path::new(path).is_file()).ok_or_else(|| {
-            Error::new(ErrorKind::Config, "read trusted authorities", "this machine has no list of certificate authorities")
-                .with_hint("install the package `ca-certificates`")
+            Error::new(
+                ErrorKind::Config,
+                "read trusted authorities",
+                "this machine has no list of certificate authorities",
+            )
+            .with_hint("install the package `ca-certificates`")
         })?;
         let read = |cause| {
-            Error::new(ErrorKind::Config, "read trusted authorities", format!("`{list}` can't be read")).with_source(cause)
+            Error::new(ErrorKind::Config, "read trusted authorities", format!("`{list}` can't be read"))
+                .with_source(cause)
         };
         let certificates = CertificateDer::pem_file_iter(list).map_err(read)?;
         Self::of(certificates.filter_map(std::result::Result::ok))

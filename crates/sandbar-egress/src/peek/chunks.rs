@@ -5,7 +5,8 @@ const MAX_SIZE_LINE: usize = 256;
 /// Most digits of a chunk's length.
 const MAX_DIGITS: usize = 15;
 /// Fields that shape a message or say where it goes, and so have no place after its body.
-const NOT_IN_TRAILERS: &[&[u8]] = &[b"content-length", b"transfer-encoding", b"host", b"trailer", b"connection"];
+const NOT_IN_TRAILERS: &[&[u8]] =
+    &[b"content-length", b"transfer-encoding", b"host", b"trailer", b"connection"];
 
 /// Follows a chunked body to its end, without changing it. As strict as [`super::check_head`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

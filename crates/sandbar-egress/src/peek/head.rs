@@ -54,7 +54,8 @@ pub fn check_head(bytes: &[u8]) -> Peek<Head, HeadFlaw> {
     }
     let end = memchr::memmem::find(&bytes[..bytes.len().min(MAX_HEAD)], b"\r\n\r\n");
     let Some(end) = end else {
-        let first_line = memchr::memmem::find(bytes, b"\r\n").map_or(Ok(true), |end| request_line(&bytes[..end]));
+        let first_line =
+            memchr::memmem::find(bytes, b"\r\n").map_or(Ok(true), |end| request_line(&bytes[..end]));
         return match line_ends(bytes, false).and(first_line) {
             Err(flaw) => Peek::Bad(flaw),
             Ok(_) if bytes.len() >= MAX_HEAD => Peek::Bad(HeadFlaw::TooLong),
@@ -97,7 +98,8 @@ fn line_ends(bytes: &[u8], complete: bool) -> Read<()> {
 
 fn whole(head: &[u8]) -> Read<Framing> {
     line_ends(head, true)?;
-    let mut lines = head[..head.len() - 4].split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut lines =
+        head[..head.len() - 4].split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let is_1_1 = request_line(lines.next().unwrap_or_default())?;
     let (mut hosts, mut length, mut chunked, mut fields) = (0, None, false, 0);
     for line in lines {
@@ -137,7 +139,10 @@ fn request_line(line: &[u8]) -> Read<bool> {
     else {
         return Err(HeadFlaw::Malformed("request line"));
     };
-    if method.is_empty() || target.is_empty() || !target.iter().all(|b| (0x21..0x7f).contains(b) || *b >= 0x80) {
+    if method.is_empty()
+        || target.is_empty()
+        || !target.iter().all(|b| (0x21..0x7f).contains(b) || *b >= 0x80)
+    {
         return Err(HeadFlaw::Malformed("request line"));
     }
     match version {

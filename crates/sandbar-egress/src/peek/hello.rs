@@ -43,7 +43,11 @@ pub async fn hello(
 }
 
 /// Reads until there are so many bytes.
-async fn fill(stream: &mut (impl AsyncRead + Unpin), bytes: &mut BytesMut, needed: usize) -> Result<(), PeekError> {
+async fn fill(
+    stream: &mut (impl AsyncRead + Unpin),
+    bytes: &mut BytesMut,
+    needed: usize,
+) -> Result<(), PeekError> {
     /// Room for a hello as most clients send it, in one read.
     const ROOM: usize = 2 << 10;
     while bytes.len() < needed {

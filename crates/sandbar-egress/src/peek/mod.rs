@@ -11,4 +11,3 @@ pub use chunks::Chunks;
 pub use client_hello::{ClientHello, HelloFlaw, Peek};
 pub use head::{Framing, Head, HeadFlaw, MAX_FIELDS, MAX_HEAD, check_head};
 pub use hello::{PeekError, hello};
-
