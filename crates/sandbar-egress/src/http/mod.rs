@@ -8,7 +8,6 @@ mod request;
 mod serve;
 mod session;
 mod upstream;
-mod watched;
 mod websocket;
 
 pub(crate) use context::{ConnectError, Link, Transport};
@@ -16,3 +15,6 @@ pub use context::{HttpContext, HttpEvent, Stream};
 pub(crate) use request::shown;
 pub(crate) use serve::exchange;
 pub use serve::serve;
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,6 @@ use super::answer::Answer;
 use super::context::{HttpContext, Plain, Stream, Transport};
 use super::guard::{Guard, Stop};
 use super::session::Session;
-use super::watched::{Moved, Watched};
 use crate::peek::{HeadFlaw, MAX_FIELDS};
 
 /// Most of a body that is held at once.
@@ -27,7 +26,8 @@ const SPLICE: usize = 64 << 10;
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES: usize = 1 << 20;
 
-/// Serves a connection of the sandbox for port 80 until either side ends it.
+/// Serves a connection of the sandbox for port 80 until either side ends it. How long nothing may move on it is for the caller to bound; the waits for heads
+/// of requests are bounded here.
 pub async fn serve(stream: impl Stream, context: HttpContext) -> io::Result<()> {
     let transport = Arc::new(Plain(context.dial.clone()));
     exchange(stream, context, transport).await
@@ -39,15 +39,7 @@ pub(crate) async fn exchange(
     context: HttpContext,
     transport: Arc<dyn Transport>,
 ) -> io::Result<()> {
-    let moved = Moved::default();
     let session = Arc::new(Session::new(context, transport));
-    tokio::select! {
-        result = run(Watched::new(stream, moved.clone()), &session) => result,
-        () = moved.stopped() => Err(io::Error::new(io::ErrorKind::TimedOut, "nothing moved on the connection")),
-    }
-}
-
-async fn run(stream: impl Stream, session: &Arc<Session>) -> io::Result<()> {
     let service = {
         let session = session.clone();
         service_fn(move |request| {
@@ -75,7 +67,7 @@ async fn run(stream: impl Stream, session: &Arc<Session>) -> io::Result<()> {
         return if parts.read_buf.is_empty() { splice(stream, &rest, outside).await } else { Ok(()) };
     }
     if let Some(stop) = stop {
-        return refuse(stream, session, stop).await;
+        return refuse(stream, &session, stop).await;
     }
     linger(stream).await;
     result.map_err(io::Error::other)
