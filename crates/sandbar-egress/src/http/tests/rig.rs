@@ -50,9 +50,12 @@ impl Rig {
         HttpContext {
             name: Hostname::parse("allowed.test").unwrap(),
             port: 80,
-            judge: Arc::new(move || match judge.denies.load(Ordering::SeqCst) {
-                true => Ruling::denied(DecisionReason::NotAllowed, None),
-                false => Ruling::allowed(DecisionReason::Rule, Some("allowed.test:80".into())),
+            judge: Arc::new(move || {
+                if judge.denies.load(Ordering::SeqCst) {
+                    Ruling::denied(DecisionReason::NotAllowed, None)
+                } else {
+                    Ruling::allowed(DecisionReason::Rule, Some("allowed.test:80".into()))
+                }
             }),
             dial: Arc::new(Loopback(self.outside.local_addr().unwrap(), self.seen.clone())),
             report: Arc::new(move |event| report.events.lock().unwrap().push(event)),
