@@ -15,6 +15,7 @@ pub(crate) async fn network(
     let operation = if policy.is_some() { "set network" } else { "show network" };
     let sandbox = require_or_absent(provider, &id, operation).await?;
     let network = sandbox.require_network()?;
+    let changes = policy.is_some();
     if let Some(policy) = policy {
         let changing = network.set_policy(policy);
         printer.progress("changing what it may reach", changing).await.map_err(|error| {
@@ -32,7 +33,11 @@ pub(crate) async fn network(
         let counters = unless_down(network.counters().await, gateway)?;
         Ok::<_, Error>((EgressSummary { policy, gateway }, counters))
     };
-    let (egress, counters) = printer.progress("asking the gateway", look).await.map_err(absent)?;
+    let seen = printer.progress("asking the gateway", look).await;
+    let (egress, counters) = seen.map_err(|error| {
+        let hint = format!("the policy was changed; `sandbar network {}` shows it", sandbox.id());
+        absent(if changes { error.with_hint(hint) } else { error })
+    })?;
     if printer.json() {
         print_json(&NetworkJson::new(sandbox.id(), &egress, counters))?;
     } else {
