@@ -49,6 +49,11 @@ impl Cidr {
         Self(IpNet::V4(ipnet::Ipv4Net::default()))
     }
 
+    /// The range of `bits` that `address` is in; none if there are no so many bits.
+    pub fn around(address: IpAddr, bits: u8) -> Option<Self> {
+        IpNet::new(address.to_canonical(), bits).ok().map(|net| Self(net.trunc()))
+    }
+
     /// The first address.
     pub fn network(&self) -> IpAddr {
         self.0.network()

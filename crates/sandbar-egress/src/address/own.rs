@@ -1,0 +1,34 @@
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use nix::ifaddrs::getifaddrs;
+
+/// Port that a datagram socket is connected to in order to ask for the route. Nothing is sent.
+const ANY_PORT: u16 = 9;
+
+/// Whether `address` is this machine's own: on an interface now, or delivered to itself by its routes. An error where that can't be known.
+pub(crate) fn is_own(address: IpAddr) -> io::Result<bool> {
+    for interface in getifaddrs()? {
+        let Some(own) = interface.address else { continue };
+        let own = own
+            .as_sockaddr_in()
+            .map(|own| IpAddr::V4(own.ip()))
+            .or_else(|| own.as_sockaddr_in6().map(|own| IpAddr::V6(own.ip())));
+        if own == Some(address) {
+            return Ok(true);
+        }
+    }
+    Ok(is_routed_back(address))
+}
+
+/// Whole ranges can be a machine's own by a route alone; then the source that the kernel chooses is the address itself, or loopback.
+/// No route is no way to itself.
+fn is_routed_back(address: IpAddr) -> bool {
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let source = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|socket| {
+        socket.connect(SocketAddr::new(address, ANY_PORT))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address || source.ip().is_loopback())
+}

@@ -1,0 +1,173 @@
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sandbar_core::{
+    DecisionKind, DecisionReason, Destination, EgressCounters, EgressPolicy, Error, ErrorKind, Explanation,
+    Protocol, Result, Verdict,
+};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use crate::dns::{Responder, serve_tcp, serve_udp};
+use crate::event::{DecisionSink, Recorder, decision};
+use crate::judge::{Judge, Spelled};
+use crate::limits::Limits;
+use crate::names::{Journal, Names};
+use crate::pool::{Assignment, Pool};
+use crate::seams::Seams;
+use crate::state::State;
+use crate::tcp;
+use crate::udp::UdpPorts;
+
+/// How often what was held back of decisions is looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Sockets that were made in the sandbox's network namespace. Copies are held inside, so that nothing there can take over their ports.
+#[derive(Debug)]
+pub struct Sockets {
+    /// Listens for all TCP connections, which the packet filter sends there.
+    pub tcp: OwnedFd,
+    /// The resolver's, for datagrams.
+    pub dns_udp: OwnedFd,
+    /// The resolver's, for connections.
+    pub dns_tcp: OwnedFd,
+    /// Datagram sockets without a port, or with the one that a gateway before this gave it; one for each port that rules for UDP ever name.
+    pub udp: Vec<OwnedFd>,
+}
+
+/// What a gateway starts with.
+pub struct Options {
+    /// The policy.
+    pub policy: EgressPolicy,
+    /// What the sandbox may use.
+    pub limits: Limits,
+    /// What a gateway of this sandbox assigned before, in order.
+    pub assigned: Vec<Assignment>,
+    /// Where assignments are written down.
+    pub journal: Arc<dyn Journal>,
+    /// Where decisions go.
+    pub sink: Arc<dyn DecisionSink>,
+}
+
+/// A gateway that serves. It stops when the last handle is dropped: then the sandbox has no network.
+#[derive(Clone)]
+pub struct Gateway {
+    state: Arc<State>,
+    serving: Arc<Serving>,
+}
+
+struct Serving {
+    /// One policy after the other.
+    udp: Mutex<UdpPorts>,
+    _tasks: JoinSet<()>,
+}
+
+impl Gateway {
+    /// Starts to serve, in the current runtime and in this process's network namespace.
+    pub fn start(sockets: Sockets, options: Options) -> Result<Self> {
+        Self::start_on(sockets, options, Seams::of_host())
+    }
+
+    pub(crate) fn start_on(sockets: Sockets, options: Options, seams: Seams) -> Result<Self> {
+        const OPERATION: &str = "start egress gateway";
+        let failed = |what: &'static str| {
+            move |cause: io::Error| {
+                Error::new(ErrorKind::Unexpected, OPERATION, format!("{what} can't be used")).with_source(cause)
+            }
+        };
+        let Options { policy, limits, assigned, journal, sink } = options;
+        let judge = Judge::new(&policy)?;
+        let spent = assigned.iter().map(|assignment| match judge.serves(&assignment.name).spelled {
+            Spelled::Below(bytes) => u64::try_from(bytes).unwrap_or(u64::MAX),
+            Spelled::Full | Spelled::Not => 0,
+        });
+        let spent = spent.fold(0, u64::saturating_add);
+        let pool = Pool::restore(assigned, limits.names)?;
+        let names = Names::new(pool, spent, &limits, journal);
+        let state = Arc::new(State::new(judge, names, limits, Recorder::new(sink), seams));
+        let Sockets { tcp, dns_udp, dns_tcp, udp } = sockets;
+        let listener = listener(tcp).map_err(failed("the listening socket"))?;
+        let dns_udp = datagrams(dns_udp).map_err(failed("the resolver's datagram socket"))?;
+        let dns_tcp = self::listener(dns_tcp).map_err(failed("the resolver's listening socket"))?;
+        let mut udp = UdpPorts::new(udp).map_err(failed("a datagram socket"))?;
+        udp.serve(&state, &state.judge())?;
+
+        let responder = Arc::new(Responder::new(state.clone()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(tcp::accept(listener, state.clone()));
+        tasks.spawn(serve_udp(dns_udp, responder.clone()));
+        tasks.spawn(serve_tcp(dns_tcp, responder));
+        tasks.spawn(tick(state.recorder.clone()));
+        Ok(Self { state, serving: Arc::new(Serving { udp: Mutex::new(udp), _tasks: tasks }) })
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> EgressPolicy {
+        self.state.judge().policy().clone()
+    }
+
+    /// Puts another policy in force, at once; flows that it no longer allows are cut before this returns. An error leaves the one before in force.
+    pub async fn set_policy(&self, policy: &EgressPolicy) -> Result<()> {
+        let judge = Judge::new(policy)?;
+        let mut udp = self.serving.udp.lock().await;
+        udp.serve(&self.state, &judge)?;
+        self.state.replace(judge).await;
+        self.state.recorder.tell(sandbar_core::Decision {
+            detail: Some(policy.kind().to_owned()),
+            ..decision(DecisionKind::Policy, Verdict::Allowed, DecisionReason::PolicyChanged)
+        });
+        Ok(())
+    }
+
+    /// What was counted since it started.
+    pub fn counters(&self) -> EgressCounters {
+        let open = u64::try_from(self.state.flows.count()).unwrap_or(u64::MAX);
+        self.state.recorder.counters().read(open)
+    }
+
+    /// What would be decided about a connection, and why. Nothing is connected or resolved.
+    pub fn explain(&self, destination: &Destination, port: u16, protocol: Protocol) -> Explanation {
+        self.state.judge().explain(destination, port, protocol)
+    }
+
+    /// What was assigned, in order.
+    pub fn assignments(&self) -> Vec<Assignment> {
+        self.state.names.snapshot()
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("counters", &self.counters()).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("policy", &self.policy.kind()).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+async fn tick(recorder: Arc<Recorder>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        recorder.flush(Instant::now());
+    }
+}
+
+fn listener(fd: OwnedFd) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::from(fd);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+pub(crate) fn datagrams(fd: OwnedFd) -> io::Result<UdpSocket> {
+    let socket = std::net::UdpSocket::from(fd);
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}

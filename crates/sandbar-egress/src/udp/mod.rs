@@ -1,0 +1,8 @@
+//! Datagrams of the sandbox: a socket for each port that a rule names, and a flow for each pair of addresses.
+
+mod flow;
+mod packet;
+mod ports;
+mod receive;
+
+pub(crate) use ports::UdpPorts;
