@@ -43,7 +43,7 @@ pub(crate) enum NoAddress {
 
 impl Names {
     pub(crate) fn new(pool: Pool, spelled: u64, limits: &Limits, journal: Arc<dyn Journal>) -> Self {
-        let minute = Duration::from_mins(1);
+        let minute = Duration::from_secs(60);
         let book = Book {
             pool,
             new_names: Budget::new(

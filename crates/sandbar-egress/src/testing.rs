@@ -155,10 +155,8 @@ impl Bench {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        match timeout(PATIENCE, found).await {
-            Ok(found) => found,
-            Err(_) => panic!("no decision `{reason:?}` among {:#?}", self.told.0.lock().unwrap()),
-        }
+        let found = timeout(PATIENCE, found).await.ok();
+        found.unwrap_or_else(|| panic!("no decision `{reason:?}` among {:#?}", self.told.all()))
     }
 
     /// Waits until nothing is open.

@@ -76,7 +76,7 @@ impl Responder {
                 question,
                 asked,
                 ResponseCode::NXDomain,
-                blocked(DecisionReason::NotAHostname),
+                Some(blocked(DecisionReason::NotAHostname)),
             );
         };
         let NameRuling { ruling, spelled } = self.state.judge().serves(&name);
@@ -90,7 +90,7 @@ impl Responder {
         if !ruling.is_allowed() || is_reverse {
             let reason = if ruling.is_allowed() { DecisionReason::RecordNotServed } else { ruling.reason };
             self.tell(Verdict::Denied, reason, about);
-            return answer::without(question, asked, ResponseCode::NXDomain, blocked(reason));
+            return answer::without(question, asked, ResponseCode::NXDomain, Some(blocked(reason)));
         }
         match kind {
             RecordType::A => match self.state.names.address(&name, spelled) {
@@ -144,18 +144,18 @@ impl Responder {
     }
 }
 
-fn blocked(reason: DecisionReason) -> Option<(ExtendedError, &'static str)> {
+fn blocked(reason: DecisionReason) -> (ExtendedError, &'static str) {
     let text = match reason {
         DecisionReason::NotAllowed => "denied by the sandbox's egress policy; a retry will not help",
         reason => reason.sentence(),
     };
-    Some((ExtendedError::Blocked, text))
+    (ExtendedError::Blocked, text)
 }
 
 /// The name, if each label is one of a host name before they are put together: a dot within a label must not become one between labels.
 fn hostname(name: &Name) -> Option<Hostname> {
     let mut text = Vec::new();
-    for label in name.iter() {
+    for label in name {
         if !label.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') {
             return None;
         }

@@ -12,7 +12,7 @@ async fn what_no_rule_allows_is_reset_at_once_and_nobody_is_dialled() {
         (Ipv4Addr::new(10, 8, 0, 1), 443, DecisionReason::ForbiddenAddress),
         (Ipv4Addr::new(10, 7, 0, 1), 22, DecisionReason::PortNotAllowed),
         (Ipv4Addr::new(169, 254, 169, 254), 80, DecisionReason::ForbiddenAddress),
-        (Ipv4Addr::new(127, 0, 0, 1), 80, DecisionReason::ForbiddenAddress),
+        (Ipv4Addr::LOCALHOST, 80, DecisionReason::ForbiddenAddress),
         (Ipv4Addr::UNSPECIFIED, 80, DecisionReason::ForbiddenAddress),
         (Ipv4Addr::new(198, 18, 200, 1), 443, DecisionReason::NotAllowed),
         (Ipv4Addr::new(198, 18, 0, 1), 15_001, DecisionReason::GatewayItself),

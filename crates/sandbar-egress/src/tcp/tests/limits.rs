@@ -46,7 +46,7 @@ async fn no_more_bytes_leave_than_may() {
     let host = bench.outside.host("93.184.215.14:9000").await;
     let mut inside = bench.connect(PUBLIC, 9000).await;
     let sent = tokio::spawn(async move {
-        let written = inside.write_all(&[7; 4 << 20]).await;
+        let written = inside.write_all(&vec![7; 4 << 20]).await;
         let read = inside.read(&mut [0; 8]).await;
         written.is_err() || read.is_err()
     });
