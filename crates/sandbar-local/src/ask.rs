@@ -65,7 +65,10 @@ async fn exchange(folder: &Folder, op: Op) -> std::io::Result<Option<(Reply, Buf
     let stream = loop {
         match UnixStream::connect(folder.socket(SHIM_SOCKET)).await {
             Ok(stream) => break stream,
-            Err(cause) if matches!(cause.kind(), NotFound | ConnectionRefused) => return Ok(None),
+            // Reset: it took the connection and ended before it looked at it.
+            Err(cause) if matches!(cause.kind(), NotFound | ConnectionRefused | ConnectionReset) => {
+                return Ok(None);
+            }
             // The queue of connections is full: the shim is busy. The caller's bound ends this.
             Err(cause) if cause.kind() == WouldBlock => tokio::time::sleep(RETRY).await,
             Err(cause) => return Err(cause),

@@ -24,6 +24,7 @@ mod id;
 mod inside;
 mod janitor;
 mod mounts;
+mod network;
 mod observe;
 mod options;
 mod provider;

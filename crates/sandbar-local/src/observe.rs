@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use sandbar_core::{ExitStatus, MainState, MainStatus, PortMapping, Result, SandboxId, SandboxRecord, State};
+use sandbar_core::{
+    EgressPolicy, EgressSummary, ExitStatus, GatewayState, MainState, MainStatus, PortMapping, Result,
+    SandboxId, SandboxRecord, State,
+};
 
 use crate::ask::DESTRUCTION;
 use crate::error::unknown;
@@ -80,6 +83,23 @@ impl Observed {
         if self.guarded { self.record.ports.clone() } else { Vec::new() }
     }
 
+    /// The egress policy in force, without secrets; `None` if it is not kept.
+    pub(crate) fn policy(&self) -> std::io::Result<Option<EgressPolicy>> {
+        match &self.record.egress.policy {
+            Some(policy) => Ok(Some(policy.clone())),
+            None => Ok(self.folder.policy()?.map(|policy| policy.public().clone())),
+        }
+    }
+
+    /// How its gateway is: that is a part of its shim.
+    fn gateway(&self) -> Option<GatewayState> {
+        match self.record.egress.gateway {
+            Some(_) if self.state() != State::Running => None,
+            Some(GatewayState::Serving) if !self.guarded => Some(GatewayState::Down),
+            gateway => gateway,
+        }
+    }
+
     /// The record as readers get it; `base` is what the host's programs are now.
     pub(crate) fn public(&self, base: Option<&Base>) -> SandboxRecord {
         let state = self.state();
@@ -112,12 +132,20 @@ impl Observed {
         if !self.guarded && state == State::Running && !self.record.ports.is_empty() {
             reasons.push("nobody serves its published ports now: the next command that needs it does".into());
         }
+        if self.gateway() == Some(GatewayState::Down) {
+            reasons.push(
+                "its gateway is down, so it has no network: the next command that needs it brings it back"
+                    .into(),
+            );
+        }
         if base.is_some_and(|base| base.fingerprint != self.record.private.fingerprint) {
             reasons.push("base changed".into());
         }
         let reason = if reasons.is_empty() { None } else { Some(reasons.join("; ")) };
         let mut record = self.record.to_public(state, reason);
         record.ports = self.served_ports();
+        // What can't be read is not known, and no reason to hide the rest.
+        record.egress = EgressSummary { policy: self.policy().ok().flatten(), gateway: self.gateway() };
         if let Some(main) = &mut record.main {
             self.correct(main, state);
         }

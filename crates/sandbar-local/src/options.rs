@@ -14,6 +14,7 @@ use crate::config::{BACKEND, Defaults};
 use crate::error::{engine, fail};
 use crate::home::AgentMark;
 use crate::mounts;
+use crate::network;
 use crate::shim::protocol::{CreateOrders, LimitOrders, MainOrder};
 use crate::template;
 
@@ -44,7 +45,7 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
     if !volumes.is_empty() {
         return Err(refuse("a volume", "this version has no volumes").with_hint("use a host mount instead"));
     }
-    check_egress(egress.as_ref())?;
+    let egress = egress.map(|policy| network::seal("create", policy)).transpose()?;
     host_mounts.iter().try_for_each(|mount| mounts::check_target(&mount.target))?;
     if on_deadline == DeadlineAction::Pause {
         return Err(refuse("pausing at the deadline", "this version can't put a sandbox to sleep")
@@ -75,6 +76,8 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
         limits,
         lifetime_ms: deadline.or(defaults.deadline).map(millis).transpose()?,
         owner,
+        // What is denied anyway is no order.
+        egress: egress.filter(|policy| *policy.public() != EgressPolicy::DenyAll),
         main: main.map(main_order).transpose()?,
         // Not an option of one sandbox, but of who makes it.
         audit: None,
@@ -112,17 +115,6 @@ fn check_base(base: &Base) -> Result<()> {
             ))),
         Base::Image(_) => Err(refuse("an image", "this version pulls none")
             .with_hint(format!("use the template `{}`", template::HOST))),
-    }
-}
-
-fn check_egress(egress: Option<&EgressPolicy>) -> Result<()> {
-    match egress {
-        None | Some(EgressPolicy::DenyAll) => Ok(()),
-        Some(_) => Err(refuse(
-            "an egress policy that allows addresses",
-            "this version lets nothing out of a sandbox",
-        )
-        .with_hint("leave it at `deny-all`")),
     }
 }
 
@@ -190,7 +182,7 @@ mod tests {
         for options in [
             CreateOptions::new().with_main(main),
             CreateOptions::new().with_volume(volume),
-            CreateOptions::new().with_egress(EgressPolicy::AllowAll),
+            CreateOptions::new().with_egress(EgressPolicy::allow(["[2001:db8::/32]:443"]).unwrap()),
             CreateOptions::new().with_on_deadline(DeadlineAction::Pause),
             CreateOptions::new().with_min_isolation(Isolation::MicroVm),
             CreateOptions { base: Base::Image("busybox".into()), ..CreateOptions::new() },

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sandbar_core::{
-    Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, MainProcess, Metrics, Ports, Processes,
-    ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, State, Watching,
+    Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, MainProcess, Metrics, Network, Ports,
+    Processes, ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, State, Watching,
 };
 
 use crate::ask::{ANSWER, misplaced};
@@ -116,6 +116,10 @@ impl Sandbox for LocalSandbox {
         Some(&*self.link)
     }
 
+    fn network(&self) -> Option<&dyn Network> {
+        Some(&*self.shared)
+    }
+
     fn main_command(&self) -> Option<&dyn MainProcess> {
         Some(&*self.shared)
     }
@@ -125,7 +129,6 @@ impl Sandbox for LocalSandbox {
             "pausing" => "this version can't put a sandbox to sleep",
             "forking" => "this version can't copy a sandbox",
             "archive" => "this version moves single files; run `tar` inside for trees",
-            "network" => "this version lets nothing out of a sandbox, so there is no policy to change",
             _ => return None,
         };
         Some(why.to_owned())

@@ -59,6 +59,11 @@ impl Cidr {
         self.0.network()
     }
 
+    /// The last address.
+    pub fn last(&self) -> IpAddr {
+        self.0.broadcast()
+    }
+
     /// How many bits are fixed.
     pub fn prefix_len(&self) -> u8 {
         self.0.prefix_len()

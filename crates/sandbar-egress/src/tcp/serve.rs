@@ -1,7 +1,6 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use sandbar_core::{Decision, DecisionKind, DecisionReason, Destination, Hostname, Protocol, Verdict};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -13,10 +12,8 @@ use crate::control::GATEWAY_ADDRESS;
 use crate::dial::{DialError, Dialer};
 use crate::event::{decision, ruled};
 use crate::flows::{Flow, Reading};
-use crate::gateway::Interception;
 use crate::guest::{Guest, reset};
 use crate::http::{self, HttpContext, HttpEvent};
-use crate::intercept;
 use crate::peek::{self, Alert, PeekError};
 use crate::relay::relay;
 use crate::ruling::Ruling;
@@ -142,14 +139,11 @@ impl Conversation {
 
     async fn https(&self, mut guest: Guest, name: &Hostname, ruling: &Ruling) -> End {
         if ruling.inject.is_some() {
-            self.flow.track().set_reading(Reading::Intercepted);
+            return self.intercepted(guest, name, ruling).await;
         }
         let hello = peek::hello(&mut guest, self.deadline(), self.state.limits.hello_bytes).await;
         let flaw = match hello {
             Ok((hello, read)) => match hello.check(name) {
-                Ok(()) if ruling.inject.is_some() => {
-                    return self.intercepted(guest, read, name, ruling).await;
-                }
                 Ok(()) => return self.pass(guest, &read, ruling).await,
                 Err(flaw) => flaw,
             },
@@ -176,16 +170,11 @@ impl Conversation {
         if ruling.is_allowed() { over(result) } else { End::Refused }
     }
 
-    /// Reads the requests in TLS. Where that can't be done, nothing passes: the rule asks for it.
-    async fn intercepted(&self, guest: Guest, read: BytesMut, name: &Hostname, ruling: &Ruling) -> End {
-        let Some(Interception { authority, trust }) = &self.state.interception else {
-            let denied = Ruling::denied(DecisionReason::NotAllowed, ruling.rule.clone());
-            self.tell(&denied, Some("this gateway has no certificate authority".to_owned()), None);
-            part(guest, &Alert::DENIED.record()).await;
-            return End::Refused;
-        };
-        self.tell(ruling, None, None);
-        over(intercept::serve(guest, read, authority, trust, self.http_context(name)).await)
+    async fn intercepted(&self, guest: Guest, _: &Hostname, ruling: &Ruling) -> End {
+        let denied = Ruling::denied(DecisionReason::NotAllowed, ruling.rule.clone());
+        self.tell(&denied, Some("this gateway has no certificate authority".to_owned()), None);
+        part(guest, &Alert::DENIED.record()).await;
+        End::Refused
     }
 
     fn http_context(&self, name: &Hostname) -> HttpContext {

@@ -4,7 +4,5 @@ mod flow;
 mod packet;
 mod ports;
 mod receive;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use ports::UdpPorts;

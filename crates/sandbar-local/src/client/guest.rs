@@ -33,7 +33,12 @@ impl Guest for Link {
         let folder = self.live(CONNECT).await?;
         match Unix::connect(&folder.socket(AGENT_SOCKET), Late::Refused).await {
             Ok(stream) => Ok(GuestStream::new(Adapter(stream))),
-            Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => {
+            Err(cause)
+                if matches!(
+                    cause.kind(),
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
+                ) =>
+            {
                 Err(self.lost(CONNECT, Failure::Gone).await)
             }
             Err(cause) => Err(self.lost(CONNECT, Failure::Connect(cause)).await),

@@ -69,7 +69,8 @@ impl MainProcess for Shared {
 }
 
 impl Link {
-    fn see(&self, operation: &'static str) -> Result<Observed> {
+    /// Looks; that there is none is an error.
+    pub(super) fn see(&self, operation: &'static str) -> Result<Observed> {
         self.inner().look(self.id(), operation)?.ok_or_else(|| gone(operation, self.id().as_str()))
     }
 }

@@ -11,6 +11,7 @@ mod fuzzing;
 mod guest;
 mod link;
 mod main_command;
+mod network;
 mod pool;
 mod processes;
 mod resources;

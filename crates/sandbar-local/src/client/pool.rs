@@ -99,12 +99,13 @@ impl Pool {
     }
 
     async fn connect(&self, folder: &Folder) -> Result<Lease, Failure> {
-        use std::io::ErrorKind::{ConnectionRefused, NotFound};
+        use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
         let stream =
             Unix::connect(&folder.socket(AGENT_SOCKET), Late::Dropped).await.map_err(|cause| match cause
                 .kind()
             {
-                ConnectionRefused | NotFound => Failure::Gone,
+                // Reset: it took the connection and ended before it looked at it.
+                ConnectionRefused | ConnectionReset | NotFound => Failure::Gone,
                 _ => Failure::Connect(cause),
             })?;
         let (sender, connection) = http1::Builder::new()

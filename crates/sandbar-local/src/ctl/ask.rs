@@ -122,7 +122,6 @@ pub(crate) fn checked_listeners(descriptors: &[OwnedFd]) -> std::io::Result<()> 
 
 /// Checks that what came from inside are the sockets of the sandbox's network. They stay shared with the agent: what they do is
 /// no more trusted than it.
-#[cfg_attr(not(test), expect(dead_code, reason = "for the shim of a sandbox with a gateway"))]
 pub(crate) fn checked_network(mut received: Received) -> std::io::Result<NetworkSockets> {
     // What is not kept is closed aside.
     NetworkSockets::check(received.as_slice())?;

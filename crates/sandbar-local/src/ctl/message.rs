@@ -17,7 +17,6 @@ pub(crate) enum Op {
     /// Its listeners.
     Listeners,
     /// The sockets of the sandbox's network.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the shim of a sandbox with a gateway"))]
     Network,
     /// A signal to every process but the agent.
     KillAll { signal: i32 },

@@ -4,7 +4,7 @@ mod ask;
 mod main_command;
 mod message;
 
-pub(crate) use ask::{ask, ask_main, checked_listeners, tell_shutdown};
+pub(crate) use ask::{ask, ask_main, checked_listeners, checked_network, tell_shutdown};
 pub(crate) use main_command::{MainAnswer, Phase};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use message::check_answer;

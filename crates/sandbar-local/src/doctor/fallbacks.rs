@@ -5,7 +5,10 @@ use sandbar_engine::{Enforced, Enforcement, Host, IdMode};
 
 use super::condition::Fault;
 use super::examine::groups_fault;
-use super::table::{self, limits, walls};
+use super::table::{self, limits, tiers, walls};
+
+/// The id of the fault that leaves a sandbox without a gateway.
+pub(crate) const NO_GATEWAY: &str = tiers::PACKET_FILTER_MISSING.id;
 
 /// The ids of the faults that a sandbox with these ids and limits bears. Looks at nothing: all is known by then.
 pub(crate) fn fallbacks(

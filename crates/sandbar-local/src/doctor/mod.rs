@@ -19,7 +19,7 @@ pub use report::{Finding, FindingState, HostReport};
 pub use table::CONDITIONS;
 
 pub(crate) use examine::groups_fault;
-pub(crate) use fallbacks::{fallbacks, named, single_id_fault};
+pub(crate) use fallbacks::{NO_GATEWAY, fallbacks, named, single_id_fault};
 pub(crate) use limits_of_caller::check_limits;
 pub(crate) use table::{limits, place};
 pub(crate) use wording::Facts;

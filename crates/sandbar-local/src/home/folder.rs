@@ -75,10 +75,27 @@ impl Folder {
 
     /// The record; `None` means that there is positively none (yet, or any more).
     pub(crate) fn record(&self) -> std::io::Result<Option<StoredRecord>> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let Some(file) = found(openat(&self.dir, RECORD, flags, Mode::empty()))? else { return Ok(None) };
-        let bytes = read_bounded(&file, MAX_RECORD)?;
+        let Some(bytes) = self.read_file(RECORD, MAX_RECORD)? else { return Ok(None) };
         serde_json::from_slice(&bytes).map(Some).map_err(std::io::Error::other)
+    }
+
+    /// A file in it, of `limit` bytes at most; `None` means that there is positively none.
+    pub(crate) fn read_file(&self, name: &str, limit: usize) -> std::io::Result<Option<Vec<u8>>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let Some(file) = found(openat(&self.dir, name, flags, Mode::empty()))? else { return Ok(None) };
+        read_bounded(&file, limit).map(Some)
+    }
+
+    /// Puts a file in the place of the one before: whole, or not at all. Only the holder of the lock writes.
+    pub(crate) fn replace_file(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let new = format!("{name}.new");
+        let done = self
+            .write_file(&new, bytes)
+            .and_then(|()| Ok(renameat(&self.dir, new.as_str(), &self.dir, name)?));
+        if done.is_err() {
+            let _ = unlinkat(&self.dir, new.as_str(), AtFlags::empty());
+        }
+        done
     }
 
     /// Replaces the record. Only the holder of the lock writes, so one temporary name is enough. A crash of the machine may lose the last

@@ -1,19 +1,25 @@
 //! The data folder: what stands where, and how several processes change it at once. The layout is that of decision 0002.
 
+mod assigned;
+mod decisions;
 mod folder;
 mod lock;
 mod main_log;
 mod names;
 mod open;
+mod policy;
 mod pool;
 mod record;
 mod slots;
 mod trash;
 mod usage;
 
+pub(crate) use assigned::AssignedNames;
+pub(crate) use decisions::{DecisionLog, DecisionReader};
 pub(crate) use folder::Folder;
 pub(crate) use lock::Lock;
 pub(crate) use main_log::{MainLog, MainLogReader};
 pub(crate) use open::Home;
-pub(crate) use record::{AgentMark, EGRESS, Owner, Private, StoredRecord, isolation, now};
+pub(crate) use policy::SealedPolicy;
+pub(crate) use record::{AgentMark, NO_EGRESS, Owner, Private, StoredRecord, isolation, now};
 pub(crate) use slots::ID_RANGES;

@@ -31,6 +31,7 @@ pub(crate) struct StoredRecord {
     pub(crate) limits: BTreeMap<String, Limit>,
     pub(crate) last_kill: Option<LastKill>,
     pub(crate) ports: Vec<PortMapping>,
+    /// Without a policy where that stands in a file of its own: rules may be many.
     pub(crate) egress: EgressSummary,
     pub(crate) reason: Option<String>,
     /// Its main command; absent in records of earlier versions.
@@ -177,8 +178,9 @@ pub(crate) fn isolation(ids: &IdMode) -> IsolationReport {
     IsolationReport { tier: Isolation::Namespaces, ids: Some(ids) }
 }
 
-/// The only policy that this backend can keep for now.
-pub(crate) const EGRESS: EgressSummary = EgressSummary { policy: Some(EgressPolicy::DenyAll), gateway: None };
+/// Egress of a sandbox that nothing leaves and that has no gateway.
+pub(crate) const NO_EGRESS: EgressSummary =
+    EgressSummary { policy: Some(EgressPolicy::DenyAll), gateway: None };
 
 #[cfg(test)]
 mod tests {
@@ -201,7 +203,7 @@ mod tests {
             limits: BTreeMap::new(),
             last_kill: None,
             ports: Vec::new(),
-            egress: EGRESS,
+            egress: NO_EGRESS,
             reason: None,
             main: None,
             private: Private {

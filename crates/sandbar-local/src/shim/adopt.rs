@@ -4,6 +4,7 @@ use std::path::Path;
 use rustix::process::{PidfdFlags, pidfd_open};
 use sandbar_core::{ErrorKind, Result, SandboxId, State};
 use sandbar_engine::cgroup::{Cgroup, Layout};
+use sandbar_engine::network::NetworkSockets;
 use sandbar_observe::Role;
 
 use super::guard::Guard;
@@ -43,7 +44,7 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
     let Some(pidfd) = pidfd else {
         return Err(not_running(ADOPT, id.as_str(), State::Stopped, record.reason.as_deref()));
     };
-    check_agent(&folder)?;
+    let network = ask_agent(&folder, record.egress.gateway.is_some())?;
     log::redirect(&folder);
     record.private.shim = super::create::own_mark()?;
     match folder.write_record(&record) {
@@ -60,7 +61,7 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
     }
     let cgroup = Cgroup::reopen(&Layout::observe(), id.as_str()).map_err(|cause| engine(ADOPT, cause))?;
     audit::adopted(&record);
-    Ok(Some(Guard::of_adopted(Shared::new(home, folder, lock, record, cgroup, pidfd))))
+    Ok(Some(Guard::of_adopted(Shared::new(home, folder, lock, record, cgroup, pidfd), network)))
 }
 
 /// The agent, if it lives.
@@ -77,8 +78,8 @@ fn agent(record: &StoredRecord) -> std::io::Result<Option<std::os::fd::OwnedFd>>
 }
 
 /// Gets the listeners back from the agent. They are not kept: a listener that outlives the agent would keep callers waiting for answers that nobody
-/// gives; having got them proves that the sockets in the folder lead to the agent.
-fn check_agent(folder: &Folder) -> Result<()> {
+/// gives; having got them proves that the sockets in the folder lead to the agent. The sockets of the network are kept, where there are any.
+fn ask_agent(folder: &Folder, has_network: bool) -> Result<Option<NetworkSockets>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -92,12 +93,15 @@ fn check_agent(folder: &Folder) -> Result<()> {
         )
         .with_hint("destroy the sandbox")
     };
-    let answer = runtime.block_on(ctl::ask(folder, &ctl::Op::Listeners, None));
-    match answer {
-        Ok(ctl::Outcome::Done(listeners)) => {
-            ctl::checked_listeners(listeners.as_slice()).map_err(|cause| broken(format!("it gave {cause}")))
-        }
+    let ask = |op: ctl::Op| match runtime.block_on(ctl::ask(folder, &op, None)) {
+        Ok(ctl::Outcome::Done(received)) => Ok(received),
         Ok(ctl::Outcome::No(why)) => Err(broken(why)),
         Err(failure) => Err(broken(failure.to_string())),
+    };
+    let gave = |cause: io::Error| broken(format!("it gave {cause}"));
+    ctl::checked_listeners(ask(ctl::Op::Listeners)?.as_slice()).map_err(gave)?;
+    if !has_network {
+        return Ok(None);
     }
+    ctl::checked_network(ask(ctl::Op::Network)?).map(Some).map_err(gave)
 }

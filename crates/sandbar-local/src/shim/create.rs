@@ -2,18 +2,20 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sandbar_core::{DeadlineAction, Error, ErrorKind, Result, SandboxRecord, State};
+use sandbar_core::{
+    DeadlineAction, EgressSummary, Error, ErrorKind, GatewayState, Result, SandboxRecord, State,
+};
 use serde_json::Map;
 
 use super::agent;
 use super::guard::{Guard, Wish};
 use super::listener::Listener;
 use super::pipes::Pipes;
-use super::prepare::{Parts, Prepared, prepare, still_wanted};
+use super::prepare::{Gateway, Parts, Prepared, prepare, still_wanted};
 use super::protocol::CreateOrders;
 use super::shared::Shared;
 use crate::error::{engine, fail, io_error};
-use crate::home::{AgentMark, EGRESS, Home, Private, StoredRecord, isolation, now};
+use crate::home::{AgentMark, Home, NO_EGRESS, Private, StoredRecord, isolation, now};
 use crate::teardown::{self, Ending, Groups, Layers};
 use crate::template;
 
@@ -28,9 +30,10 @@ pub(super) fn create(
     let listeners =
         orders.ports.iter().map(|port| Listener::bind("create", (*port).into())).collect::<Result<_>>()?;
     let shape = orders.shape();
-    let prepared = match prepared.filter(|prepared| prepared.fits(&home, &shape)) {
+    let gateway = if orders.egress.is_some() { Gateway::Required } else { Gateway::IfPossible };
+    let prepared = match prepared.filter(|prepared| prepared.fits(&home, &shape, gateway)) {
         Some(prepared) => prepared,
-        None => prepare(home, shape, pipes)?,
+        None => prepare(home, shape, pipes, gateway)?,
     };
     let mut parts = prepared
         .into_parts()
@@ -50,7 +53,7 @@ pub(super) fn create(
     if shape.mounts.is_empty() {
         shared.untouched_layers = Layers::Kept;
     }
-    let wish = Wish { ports: listeners, lifetime_ms: orders.lifetime_ms };
+    let wish = Wish { ports: listeners, lifetime_ms: orders.lifetime_ms, network: agent.network };
     Ok(Guard::of_new(shared, wish, log))
 }
 
@@ -66,6 +69,10 @@ impl Making<'_> {
         let Parts { folder, ids, host, .. } = self.parts;
         let deadline = deadline(orders.lifetime_ms, now())?;
         let text = agent::config(folder.id(), orders, deadline, ids, host)?;
+        // Before the record that points to it.
+        if let Some(policy) = &orders.egress {
+            folder.keep_policy(policy).map_err(|cause| io_error("create", "`egress.json`", cause))?;
+        }
         self.save()?;
         self.claim_name(orders)?;
         still_wanted(pipes)?;
@@ -131,7 +138,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
         limits: parts.limits.clone(),
         last_kill: None,
         ports: Vec::new(),
-        egress: EGRESS,
+        egress: egress(parts, orders),
         reason: None,
         main: orders.main.as_ref().map(super::main_command::unstarted),
         private: Private {
@@ -148,6 +155,13 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
         },
         rest: Map::new(),
     })
+}
+
+/// The policy stands in its own file, where there is one. The gateway does not serve before the sandbox runs.
+fn egress(parts: &Parts, orders: &CreateOrders) -> EgressSummary {
+    let gateway = parts.agent.network.is_some().then_some(GatewayState::Down);
+    let policy = if orders.egress.is_some() { None } else { NO_EGRESS.policy };
+    EgressSummary { policy, gateway }
 }
 
 /// The end of a lifetime that begins now.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbar_core::{EndCause, ErrorKind, Result, State};
+use sandbar_engine::network::NetworkSockets;
 use sandbar_observe::Role;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +16,7 @@ use super::listener::Listener;
 use super::pipes::Pipes;
 use super::protocol::Report;
 use super::shared::{Shared, hold};
-use super::{AGENT_SOCKET, create, limits, log, main_command, ports, serve, usage};
+use super::{AGENT_SOCKET, create, egress, limits, log, main_command, ports, serve, usage};
 use crate::audit::{AuditedEnd, Left};
 use crate::error::{ErrorForm, engine, fail, io_error};
 use crate::home::{StoredRecord, now};
@@ -48,8 +49,8 @@ pub(super) struct Guard {
 enum Beginning {
     /// The agent was launched just now; its log and what is still to be done.
     New(OwnedFd, Wish),
-    /// The sandbox ran before.
-    Adopted,
+    /// The sandbox ran before; the sockets of its network, where it has one.
+    Adopted(Option<NetworkSockets>),
 }
 
 /// What the maker of a sandbox asked for that takes a running agent.
@@ -58,6 +59,8 @@ pub(super) struct Wish {
     /// Listening already, so that nobody else gets their addresses.
     pub(super) ports: Vec<Listener>,
     pub(super) lifetime_ms: Option<u64>,
+    /// The sockets of its network, which a gateway is to serve.
+    pub(super) network: Option<NetworkSockets>,
 }
 
 /// Why a sandbox' time is over.
@@ -75,8 +78,8 @@ impl Guard {
     }
 
     /// Over one that ran before.
-    pub(super) fn of_adopted(shared: Shared) -> Self {
-        Self { shared: Arc::new(shared), beginning: Beginning::Adopted }
+    pub(super) fn of_adopted(shared: Shared, network: Option<NetworkSockets>) -> Self {
+        Self { shared: Arc::new(shared), beginning: Beginning::Adopted(network) }
     }
 
     /// Reports to the caller and watches over the sandbox to its end.
@@ -132,6 +135,10 @@ impl Guard {
                     let _ = keeping.await;
                 });
                 let watched = pipes.owner().map_err(fail_setup)?;
+                // Before anything of the caller's runs: the main command may be the first to ask for a name.
+                if let Some(network) = wish.network.take() {
+                    egress::start(shared, network).await?;
+                }
                 await_ready(shared, &agent, &watched).await?;
                 if shared.look(|record| record.main.is_some()) {
                     main_command::await_start(shared).await?;
@@ -156,7 +163,10 @@ impl Guard {
                     })
                     .map_err(|cause| io_error("create", "`record.json`", cause))?;
             }
-            Beginning::Adopted => {
+            Beginning::Adopted(network) => {
+                if let Some(network) = network.take() {
+                    egress::start(shared, network).await?;
+                }
                 ports::bring_back(shared)?;
             }
         }
@@ -173,7 +183,7 @@ impl Guard {
         let shared = &self.shared;
         let error = match &self.beginning {
             // A sandbox that could not be adopted runs on as it did.
-            Beginning::Adopted => error,
+            Beginning::Adopted(_) => error,
             Beginning::New(..) => {
                 let record = Some(shared.record());
                 let groups = Groups::Known(shared.cgroup.as_ref());

@@ -92,8 +92,9 @@ fn start(orders: Orders, pipes: &mut Pipes) -> Result<Started> {
         Task::Create(wanted) => make(&orders.home, &wanted, pipes, None),
         Task::Prepare(shape) => {
             // What goes wrong is told when it is asked for.
-            let prepared =
-                Home::ensure(&orders.home).and_then(|home| prepare::prepare(home, *shape, pipes)).ok();
+            let prepared = Home::ensure(&orders.home)
+                .and_then(|home| prepare::prepare(home, *shape, pipes, prepare::Gateway::IfPossible))
+                .ok();
             match pipes.read_later_orders()?.map(checked).transpose()?.map(|later| (later.home, later.task)) {
                 Some((home, Task::Create(wanted))) => make(&home, &wanted, pipes, prepared),
                 Some(_) => Err(fail(

@@ -4,6 +4,7 @@ mod adopt;
 mod agent;
 mod create;
 mod disk;
+mod egress;
 mod guard;
 mod limits;
 mod listener;

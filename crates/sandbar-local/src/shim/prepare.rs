@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbar_core::{Error, ErrorKind, Limit, LimitState, MountAccess, Result};
 use sandbar_engine::{
-    Cgroup, Durability, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Network, Root,
-    Spec,
+    Cgroup, Durability, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Network,
+    Obstacle, Root, Spec,
 };
 
 use super::agent;
@@ -33,6 +33,15 @@ const ID_ATTEMPTS: usize = 8;
 #[derive(Debug)]
 pub(super) struct Prepared {
     parts: Option<Parts>,
+}
+
+/// Whether it has to have what a gateway serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gateway {
+    /// A policy allows something.
+    Required,
+    /// Nothing is allowed so far: where this machine has no packet filter, there is no way to allow something later, and that is all.
+    IfPossible,
 }
 
 /// What it consists of.
@@ -59,13 +68,13 @@ pub(super) struct Parts {
 }
 
 /// Makes everything up to the agent's start. A failure leaves nothing, or its error names what is left.
-pub(super) fn prepare(home: Home, shape: Shape, pipes: &Pipes) -> Result<Prepared> {
+pub(super) fn prepare(home: Home, shape: Shape, pipes: &Pipes, gateway: Gateway) -> Result<Prepared> {
     let host = Host::observe();
     let sources = mounts::open_all(&shape.mounts, home.path())?;
     let base = Base::observe()?;
     let (folder, lock) = claim_folder(&home)?;
     let place = Place { home: &home, folder: &folder, shape: &shape, host: &host, base: &base };
-    match place.fill(&sources, pipes) {
+    match place.fill(&sources, pipes, gateway) {
         Ok(Filled { ids, slot, cgroup, agent, limits, fallbacks, log, config }) => {
             let parts = Parts {
                 home,
@@ -97,9 +106,10 @@ pub(super) fn prepare(home: Home, shape: Shape, pipes: &Pipes) -> Result<Prepare
 
 impl Prepared {
     /// Whether a sandbox of this shape in this data folder can be made of it, as things are now.
-    pub(super) fn fits(&self, home: &Home, shape: &Shape) -> bool {
+    pub(super) fn fits(&self, home: &Home, shape: &Shape, gateway: Gateway) -> bool {
         let Some(parts) = &self.parts else { return false };
         parts.shape == *shape
+            && (gateway == Gateway::IfPossible || parts.agent.network.is_some())
             && parts.home.path() == home.path()
             && parts.folder.is_in_place(home).unwrap_or(false)
             && !has_ended(&parts.agent.pidfd)
@@ -151,7 +161,7 @@ struct Filled {
 }
 
 impl Place<'_> {
-    fn fill(&self, sources: &[OwnedFd], pipes: &Pipes) -> Result<Filled> {
+    fn fill(&self, sources: &[OwnedFd], pipes: &Pipes, gateway: Gateway) -> Result<Filled> {
         super::log::redirect(self.folder);
         let (ids, slot) = self.ids()?;
         // Without them it makes its own.
@@ -164,7 +174,7 @@ impl Place<'_> {
         let (config_read, config) = pipe()?;
         let (agent_listener, ctl_listener) = agent::listeners(self.home, self.folder)?;
         let executable = own_file()?;
-        let spec = Spec {
+        let mut spec = Spec {
             id: self.folder.id().as_str(),
             hostname: self.folder.id().as_str(),
             ids: ids.clone(),
@@ -189,9 +199,9 @@ impl Place<'_> {
             log: log_write.as_fd(),
             cgroup: cgroup.as_ref(),
             limits,
-            network: Network::Loopback,
+            network: Network::Gateway,
         };
-        let plan = sandbar_engine::plan(&spec, self.host).map_err(|cause| engine("create", cause))?;
+        let mut plan = sandbar_engine::plan(&spec, self.host).map_err(|cause| engine("create", cause))?;
         let enforced = plan.enforced();
         let mut report = limits_report(&self.shape.limits, enforced);
         let kernels = [
@@ -200,10 +210,22 @@ impl Place<'_> {
         ];
         report.extend(kernels.map(|(name, value, state)| limit(name, Some(value), state, false)));
         let writable = self.shape.mounts.iter().any(|mount| mount.access == MountAccess::ReadWrite);
-        let fallbacks = doctor::fallbacks(self.host, &spec.ids, enforced, writable);
+        let mut fallbacks = doctor::fallbacks(self.host, &spec.ids, enforced, writable);
         insist(&self.shape.limits, enforced, self.host)?;
         still_wanted(pipes)?;
-        let agent = sandbar_engine::launch(plan).map_err(|cause| engine("create", cause))?;
+        let launched = match sandbar_engine::launch(plan) {
+            Err(cause)
+                if cause.obstacle() == Some(Obstacle::PacketFilterMissing)
+                    && gateway == Gateway::IfPossible =>
+            {
+                fallbacks.push(doctor::NO_GATEWAY.to_owned());
+                spec.network = Network::Loopback;
+                plan = sandbar_engine::plan(&spec, self.host).map_err(|cause| engine("create", cause))?;
+                sandbar_engine::launch(plan)
+            }
+            launched => launched,
+        };
+        let agent = launched.map_err(|cause| engine("create", cause))?;
         Ok(Filled { ids, slot, cgroup, agent, limits: report, fallbacks, log, config: Some(config) })
     }
 

@@ -5,17 +5,18 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use sandbar_core::{
-    EnvVars, HostMount, KillCause, Labels, LastKill, LimitDemand, MainStatus, MountAccess, PortMapping,
-    PortPublication, ProjectId, Resources, RestartPolicy, SandboxId, SandboxName, UserName,
+    Destination, EgressCounters, EnvVars, Explanation, HostMount, KillCause, Labels, LastKill, LimitDemand,
+    MainStatus, MountAccess, PortMapping, PortPublication, ProjectId, Protocol, Resources, RestartPolicy,
+    SandboxId, SandboxName, UserName,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditOrders;
 use crate::error::ErrorForm;
-use crate::home::Owner;
+use crate::home::{Owner, SealedPolicy};
 
-/// The newest version of the protocol. Version 2 has main commands, limits that change, and an audit record.
-pub(crate) const VERSION: u32 = 2;
+/// The newest version of the protocol. Version 2 has main commands, limits that change, and an audit record; version 3 has egress policies.
+pub(crate) const VERSION: u32 = 3;
 /// The oldest version that this one understands. What is sent carries the oldest version that has it, so that a shim or an executable of before goes on
 /// with what it knows, and refuses the rest instead of passing it over.
 pub(crate) const OLDEST: u32 = 1;
@@ -68,6 +69,9 @@ pub(crate) struct CreateOrders {
     pub(crate) lifetime_ms: Option<u64>,
     /// Whom it belongs to, if it does not outlive its maker.
     pub(crate) owner: Option<Owner>,
+    /// What it may reach; nothing if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) egress: Option<SealedPolicy>,
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) main: Option<MainOrder>,
@@ -98,6 +102,7 @@ impl Task {
     /// The oldest version of the protocol that has all of it.
     pub(crate) fn version(&self) -> u32 {
         match self {
+            Self::Create(orders) if orders.egress.is_some() => 3,
             Self::Create(orders) if orders.main.is_some() || orders.audit.is_some() => 2,
             Self::Prepare(_) => 2,
             Self::Create(_) | Self::Adopt(_) => 1,
@@ -272,6 +277,12 @@ pub(crate) enum Op {
     Main,
     /// Other limits; those that are absent stay as they are.
     SetResources { limits: LimitOrders },
+    /// Another egress policy, at once.
+    SetPolicy { policy: SealedPolicy },
+    /// What the gateway counted, once all that it decided so far is in its log.
+    Egress,
+    /// What the gateway would decide.
+    Explain { destination: Destination, port: u16, protocol: Protocol },
 }
 
 impl Op {
@@ -285,6 +296,7 @@ impl Op {
             | Self::Publish { .. }
             | Self::Dial { .. } => 1,
             Self::PublishAt { .. } | Self::Unpublish { .. } | Self::Main | Self::SetResources { .. } => 2,
+            Self::SetPolicy { .. } | Self::Egress | Self::Explain { .. } => 3,
         }
     }
 }
@@ -311,6 +323,12 @@ pub(crate) enum Reply {
     Resized,
     /// To [`Op::Main`].
     Main(Option<MainStatus>),
+    /// To [`Op::SetPolicy`].
+    PolicySet,
+    /// To [`Op::Egress`].
+    Egress(EgressCounters),
+    /// To [`Op::Explain`].
+    Explained(Explanation),
     /// Nothing listens on that port.
     Refused,
     /// The protocol's version is not known; these are.

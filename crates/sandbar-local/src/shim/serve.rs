@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::ports::Dialled;
 use super::protocol::{MAX_LINE, OLDEST, Op, Reply, VERSION};
 use super::shared::Shared;
-use super::{SHIM_SOCKET, agent, guard, main_command, ports, resize, usage};
+use super::{SHIM_SOCKET, agent, egress, guard, main_command, ports, resize, usage};
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::{Folder, Home};
 
@@ -110,6 +110,11 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
             }
             Ok(Reply::Main(shared.look(|record| record.main.clone())))
         }
+        Op::SetPolicy { policy } => egress::set_policy(shared, policy).await.map(|()| Reply::PolicySet),
+        Op::Egress => egress::read(shared).await.map(Reply::Egress),
+        Op::Explain { destination, port, protocol } => {
+            egress::explain(shared, &destination, port, protocol).map(Reply::Explained)
+        }
         Op::Publish { port } => ports::publish(shared, port.into()).map(Reply::Published),
         Op::PublishAt { at } => ports::publish(shared, at).map(Reply::Published),
         Op::Unpublish { port } => {
@@ -200,7 +205,9 @@ mod tests {
     #[test]
     fn another_version_is_told_ours_and_nonsense_is_refused() {
         let refusal = |line: &[u8]| *parse(line).expect_err("refused");
-        assert!(matches!(refusal(br#"{"v":3,"op":"levitate"}"#), Reply::Versions(known) if known == [1, 2]));
+        assert!(
+            matches!(refusal(br#"{"v":4,"op":"levitate"}"#), Reply::Versions(known) if known == [1, 2, 3])
+        );
         assert!(matches!(refusal(br#"{"v":1,"op":"levitate"}"#), Reply::Failed(_)));
         assert!(matches!(refusal(b"\xff\n"), Reply::Failed(_)));
         assert!(matches!(parse(br#"{"v":1,"op":"stats"}"#), Ok(Op::Stats)));

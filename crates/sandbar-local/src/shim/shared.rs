@@ -7,6 +7,7 @@ use sandbar_core::{KillCause, LastKill};
 use sandbar_engine::Cgroup;
 use tokio::sync::{Notify, oneshot, watch};
 
+use super::egress::Egress;
 use super::limits::Counters;
 use super::main_command::Progress;
 use super::ports::Ports;
@@ -27,6 +28,7 @@ pub(super) struct Shared {
     /// The agent.
     pub(super) pidfd: OwnedFd,
     pub(super) ports: Ports,
+    pub(super) egress: Egress,
     pub(super) counters: Mutex<Counters>,
     /// Up to where the main command was followed.
     pub(super) main_progress: watch::Sender<Progress>,
@@ -66,6 +68,7 @@ impl Shared {
             untouched_layers: Layers::Removed,
             pidfd,
             ports: Ports::default(),
+            egress: Egress::default(),
             counters: Mutex::new(counters),
             main_progress: watch::Sender::default(),
             resizing: tokio::sync::Mutex::default(),

@@ -1,0 +1,139 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use sandbar_core::{
+    Decision, DecisionOptions, Decisions, Destination, EgressCounters, EgressPolicy, ErrorKind, Explanation,
+    Follow, Network, Protocol, Result, State,
+};
+
+use super::link::Link;
+use super::processes::Shared;
+use crate::ask::{ANSWER, misplaced};
+use crate::error::{fail, io_error, unknown};
+use crate::home::{DecisionReader, Folder};
+use crate::network;
+use crate::shim::protocol::{Op, Reply};
+
+const SHOW: &str = "show egress policy";
+const SET: &str = "set egress policy";
+const COUNT: &str = "count egress";
+const READ: &str = "read egress decisions";
+const EXPLAIN: &str = "explain egress";
+/// Between two looks at decisions that are followed: a person does not notice it, and a look is a few system calls.
+const STEP: Duration = Duration::from_millis(100);
+
+#[async_trait]
+impl Network for Shared {
+    async fn policy(&self) -> Result<EgressPolicy> {
+        let link = &self.0;
+        let policy = link.see(SHOW)?.policy().map_err(|cause| unknown(SHOW, link.id().as_str(), cause))?;
+        policy.ok_or_else(|| unknown(SHOW, link.id().as_str(), "its policy is not kept"))
+    }
+
+    async fn set_policy(&self, policy: EgressPolicy) -> Result<()> {
+        let sealed = network::seal(SET, policy)?;
+        let op = || Op::SetPolicy { policy: sealed.clone() };
+        match self.0.ask_shim(op, ANSWER, SET).await? {
+            (Reply::PolicySet, _) => Ok(()),
+            _ => Err(misplaced(SET)),
+        }
+    }
+
+    async fn counters(&self) -> Result<EgressCounters> {
+        self.0.egress_counters(COUNT).await
+    }
+
+    async fn decisions(&self, options: DecisionOptions) -> Result<Decisions> {
+        let link = &self.0;
+        let seen = link.see(READ)?;
+        if seen.state() == State::Running {
+            // Whatever was decided up to now is to be there.
+            link.egress_counters(READ).await?;
+        }
+        let folder = seen.folder;
+        let (mut first, reader, folder) = in_background(DecisionReader::default(), folder).await?;
+        first.retain(|decision| wants(&options, decision));
+        if let Some(tail) = options.tail {
+            first.drain(..first.len().saturating_sub(tail));
+        }
+        let first = stream::iter(first.into_iter().map(Ok));
+        if options.follow == Follow::No {
+            return Ok(first.boxed());
+        }
+        let following = Following { link: Arc::clone(link), folder, reader, options };
+        let rest = stream::unfold(Some(following), |following| async move {
+            let mut following = following?;
+            match following.next().await {
+                Ok((decisions, goes_on)) => {
+                    let decisions: Vec<_> = decisions.into_iter().map(Ok).collect();
+                    Some((decisions, goes_on.then_some(following)))
+                }
+                Err(error) => Some((vec![Err(error)], None)),
+            }
+        });
+        Ok(first.chain(rest.flat_map(stream::iter)).boxed())
+    }
+
+    async fn explain(&self, destination: Destination, port: u16, protocol: Protocol) -> Result<Explanation> {
+        let op = || Op::Explain { destination: destination.clone(), port, protocol };
+        match self.0.ask_shim(op, ANSWER, EXPLAIN).await? {
+            (Reply::Explained(explanation), _) => Ok(explanation),
+            _ => Err(misplaced(EXPLAIN)),
+        }
+    }
+}
+
+impl Link {
+    async fn egress_counters(&self, operation: &'static str) -> Result<EgressCounters> {
+        match self.ask_shim(|| Op::Egress, ANSWER, operation).await? {
+            (Reply::Egress(counters), _) => Ok(counters),
+            _ => Err(misplaced(operation)),
+        }
+    }
+}
+
+fn wants(options: &DecisionOptions, decision: &Decision) -> bool {
+    options.since.is_none_or(|since| decision.at >= since)
+}
+
+/// A reader of decisions that are still made.
+struct Following {
+    link: Arc<Link>,
+    folder: Folder,
+    reader: DecisionReader,
+    options: DecisionOptions,
+}
+
+impl Following {
+    /// What was decided since the last call, and whether more may come.
+    async fn next(&mut self) -> Result<(Vec<Decision>, bool)> {
+        loop {
+            let seen = self.link.inner().look(self.link.id(), READ)?;
+            let goes_on = seen.as_ref().is_some_and(|seen| seen.state() == State::Running);
+            // Read after the look: what was decided before the end is all there by now.
+            let mut decisions =
+                self.reader.read(&self.folder).map_err(|cause| io_error(READ, "`egress.jsonl`", cause))?;
+            decisions.retain(|decision| wants(&self.options, decision));
+            if !decisions.is_empty() || !goes_on {
+                return Ok((decisions, goes_on));
+            }
+            tokio::time::sleep(STEP).await;
+        }
+    }
+}
+
+/// Reads all that is there, away from whoever serves other things: it may be much.
+async fn in_background(
+    mut reader: DecisionReader,
+    folder: Folder,
+) -> Result<(Vec<Decision>, DecisionReader, Folder)> {
+    let work = tokio::task::spawn_blocking(move || {
+        reader.read(&folder).map(|decisions| (decisions, reader, folder))
+    });
+    match work.await {
+        Ok(read) => read.map_err(|cause| io_error(READ, "`egress.jsonl`", cause)),
+        Err(cause) => Err(fail(ErrorKind::Unexpected, READ, format!("the reader was lost: {cause}"))),
+    }
+}

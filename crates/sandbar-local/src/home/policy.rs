@@ -1,0 +1,104 @@
+//! The egress policy of a sandbox on disk, with the values of the headers that it injects: mode 0600 in a folder of mode 0700.
+
+use std::fmt;
+use std::io;
+
+use sandbar_core::{EgressPolicy, EgressRules, HeaderInjection};
+use serde::{Deserialize, Serialize};
+
+use super::Folder;
+
+/// The file.
+const POLICY: &str = "egress.json";
+/// Longest file that is read, in bytes: the most rules there may be take a few MiB.
+const MAX_POLICY: usize = 32 << 20;
+
+/// A policy as it is passed on and kept: whole, secrets too.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SealedPolicy {
+    policy: EgressPolicy,
+    /// Values of injected headers, in the order of the rules and of the headers in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    values: Vec<String>,
+}
+
+impl SealedPolicy {
+    /// Takes a policy together with its secrets; `None` where it has a header whose value is not known.
+    pub(crate) fn seal(policy: EgressPolicy) -> Option<Self> {
+        let values =
+            headers(&policy).map(|header| header.reveal().map(str::to_owned)).collect::<Option<_>>()?;
+        Some(Self { policy, values })
+    }
+
+    /// The policy with its secrets.
+    pub(crate) fn open(&self) -> sandbar_core::Result<EgressPolicy> {
+        let mut policy = self.policy.clone();
+        let mut values = self.values.iter();
+        if let EgressPolicy::Rules(EgressRules { allow, .. }) = &mut policy {
+            for header in allow.iter_mut().flat_map(|rule| &mut rule.inject) {
+                let value = values.next().ok_or_else(|| {
+                    sandbar_core::Error::invalid("read egress policy", "the value of a header is missing")
+                })?;
+                *header = HeaderInjection::new(header.header(), value.as_str())?;
+            }
+        }
+        Ok(policy)
+    }
+
+    /// The policy for everybody's eyes.
+    pub(crate) fn public(&self) -> &EgressPolicy {
+        &self.policy
+    }
+}
+
+fn headers(policy: &EgressPolicy) -> impl Iterator<Item = &HeaderInjection> {
+    let rules = match policy {
+        EgressPolicy::Rules(rules) => rules.allow.as_slice(),
+        _ => &[],
+    };
+    rules.iter().flat_map(|rule| &rule.inject)
+}
+
+impl fmt::Debug for SealedPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealedPolicy").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl Folder {
+    /// The policy that was kept; `None` means that there is positively none.
+    pub(crate) fn policy(&self) -> io::Result<Option<SealedPolicy>> {
+        let Some(bytes) = self.read_file(POLICY, MAX_POLICY)? else { return Ok(None) };
+        serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other)
+    }
+
+    /// Keeps a policy in place of the one before: whole, or not at all.
+    pub(crate) fn keep_policy(&self, policy: &SealedPolicy) -> io::Result<()> {
+        self.replace_file(POLICY, &serde_json::to_vec(policy)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbar_core::{EgressRule, Otherwise};
+
+    use super::*;
+
+    #[test]
+    fn a_sealed_policy_opens_with_its_secrets_and_shows_none() {
+        let header = HeaderInjection::new("authorization", "s3cret").unwrap();
+        let plain: EgressRule = "a.test".parse().unwrap();
+        let rule = "b.test:443".parse::<EgressRule>().unwrap().with_header(header);
+        let policy = EgressPolicy::rules(vec![plain, rule], Vec::new(), Otherwise::Deny);
+        let sealed = SealedPolicy::seal(policy.clone()).unwrap();
+        assert!(!format!("{sealed:?}").contains("s3cret"));
+        let text = serde_json::to_string(&sealed).unwrap();
+        let back: SealedPolicy = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.open().unwrap(), policy);
+        // What was read back for everybody's eyes can't be sealed: its value would be lost.
+        assert_eq!(
+            SealedPolicy::seal(serde_json::from_str(&serde_json::to_string(&policy).unwrap()).unwrap()),
+            None
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! The egress gateway of a sandbox, as a part of its shim: on a thread of its own, so that whatever the sandbox does to it holds up nothing else.
+
+mod gateway;
+mod journal;
+mod routes;
+
+pub(super) use gateway::{Egress, explain, read, set_policy, start};
+
+/// Stack of each thread here, in bytes: nothing recurses, and what waits is on the heap.
+const STACK: usize = 512 << 10;
