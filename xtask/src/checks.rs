@@ -25,7 +25,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandbar-rig", &[]),
     ("sandbar", &["sandbar-core", "sandbar-local", "sandbar-observe"]),
     ("sandbar-cli", &["sandbar", "sandbar-agent", "sandbar-local"]),
-    ("sandbar-bench", &["sandbar"]),
+    ("sandbar-bench", &["sandbar", "sandbar-rig"]),
     ("xtask", &[]),
 ];
 

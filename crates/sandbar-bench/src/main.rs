@@ -4,6 +4,7 @@
 mod bed;
 mod create;
 mod crowd;
+mod egress;
 mod exec;
 mod flow;
 mod memory;
@@ -33,15 +34,23 @@ const MEASURES: &[(&str, Measure)] = &[
     ("size", size::executable),
 ];
 
+/// What takes an outside: measured in a rig, and nothing else is measured there.
+const IN_RIG: &[(&str, Measure)] = &[
+    ("egress-connect", egress::connect),
+    ("egress-download", egress::download),
+    ("egress-create", egress::create_with_policy),
+];
+
 fn main() -> ExitCode {
     let (flags, names): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|word| word.starts_with("--"));
     if let Some(unknown) = flags.iter().find(|flag| flag.as_str() != "--quick") {
         eprintln!("sandbar-bench: unknown option `{unknown}`: expected `--quick`");
         return ExitCode::from(2);
     }
-    let known: Vec<_> = MEASURES.iter().map(|(name, _)| *name).collect();
+    let measures = if std::env::var_os(sandbar_rig::FOLDER).is_some() { IN_RIG } else { MEASURES };
+    let known: Vec<_> = measures.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        eprintln!("sandbar-bench: nothing is called `{unknown}`; there are: {}", known.join(", "));
+        eprintln!("sandbar-bench: nothing here is called `{unknown}`; there are: {}", known.join(", "));
         return ExitCode::from(2);
     }
     let bed = match Bed::new(!flags.is_empty()) {
@@ -53,7 +62,7 @@ fn main() -> ExitCode {
     };
     let mut code = ExitCode::SUCCESS;
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    for (name, measure) in MEASURES.iter().filter(|(name, _)| wanted(name)) {
+    for (name, measure) in measures.iter().filter(|(name, _)| wanted(name)) {
         eprintln!("measuring {name}");
         match measure(&bed) {
             Ok(rows) => {

@@ -33,6 +33,8 @@ pub(crate) enum Bar {
     AtMostTimes(f64),
     /// The median is at least this many times the peer's.
     AtLeastTimes(f64),
+    /// The median is at most so much more than the peer's, in the row's unit.
+    AtMostMore(f64),
     /// The median is at most this, in the row's unit.
     AtMost(f64),
     /// The median is at least this, in the row's unit.

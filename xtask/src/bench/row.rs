@@ -73,6 +73,13 @@ impl Row {
         let (text, met) = match kind.as_str() {
             "at_most_times" => (format!("<= {limit} x"), ratio.map(|ratio| ratio <= limit)),
             "at_least_times" => (format!(">= {limit} x"), ratio.map(|ratio| ratio >= limit)),
+            "at_most_more" => {
+                let more = ours - number(&self.value["peer"]["measured"]["summary"], "p50");
+                (
+                    format!("<= {limit} more, {} measured", shown(more.max(0.0))),
+                    (!more.is_nan()).then_some(more <= limit),
+                )
+            }
             "at_most" => (format!("<= {limit}"), measured.then_some(ours <= limit)),
             _ => (format!(">= {limit}"), measured.then_some(ours >= limit)),
         };
@@ -114,6 +121,8 @@ mod tests {
     fn bars_are_met_or_missed_and_failures_are_told() {
         assert_eq!(row(3.0, r#"{"at_most_times":1.5}"#).cells()[7..9], ["1.50", "<= 1.5 x, met"]);
         assert!(row(3.1, r#"{"at_most_times":1.5}"#).cells()[8].contains("missed"));
+        assert_eq!(row(2.25, r#"{"at_most_more":0.3}"#).cells()[8], "<= 0.3 more, 0.25 measured, met");
+        assert!(row(2.5, r#"{"at_most_more":0.3}"#).cells()[8].contains("missed"));
         assert!(row(3.0, r#"{"at_least":4.0}"#).cells()[8].contains("missed"));
         let row = row(1.0, r#"{"at_most":4.0}"#);
         assert_eq!(row.cells()[5], "9 of 10");
