@@ -9,6 +9,8 @@ mod dial;
 mod dns;
 mod event;
 mod flows;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod gateway;
 mod guest;
 pub mod http;

@@ -11,3 +11,8 @@ pub use chunks::Chunks;
 pub use client_hello::{ClientHello, HelloFlaw, Peek};
 pub use head::{Framing, Head, HeadFlaw, MAX_FIELDS, MAX_HEAD, check_head};
 pub use hello::{PeekError, hello};
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,4 @@
+mod heads;
+mod hellos;
+mod made;
+mod reading;
