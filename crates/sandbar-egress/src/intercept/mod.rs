@@ -13,3 +13,6 @@ pub use authority::Authority;
 pub use sealed::SealedAuthority;
 pub use serve::serve;
 pub use trust::Trust;
+
+#[cfg(test)]
+mod tests;

@@ -70,7 +70,6 @@ impl Rig {
         inside
     }
 
-    #[expect(dead_code, reason = "temp")]
     /// A port on the loopback where each connection is served.
     pub(super) async fn port(&mut self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
