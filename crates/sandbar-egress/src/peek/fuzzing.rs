@@ -20,17 +20,15 @@ pub(crate) fn client_hello(data: &[u8]) {
             assert_eq!(ClientHello::read(&data[..hello.len], MAX_HELLO), whole);
             let names = names_in(&data[..hello.len]).expect("the second reader finds a hello");
             match &hello.server_name {
-                Some(name) => assert_eq!(names, [name.clone()], "the names"),
+                Some(name) => assert_eq!(names, std::slice::from_ref(name), "the names"),
                 None => assert!(names.is_empty(), "the second reader finds {names:?}"),
             }
             if hello.check(&host).is_ok() {
                 let name = names[0].to_ascii_lowercase();
                 assert!(name == HOST.as_bytes() || name == format!("{HOST}.").into_bytes(), "{name:?}");
             }
-            if let Some(theirs) = as_the_library_has_it(&data[..hello.len])
-                && let Some(theirs) = theirs
-            {
-                assert_eq!(Some(theirs.into_bytes().to_ascii_lowercase()), lower(hello));
+            if let Some(theirs) = as_the_library_has_it(&data[..hello.len]) {
+                assert_eq!(Some(theirs), lower(hello));
             }
         }
         Peek::NeedMore(needed) => assert!(*needed > data.len() && *needed <= MAX_HELLO),
@@ -54,8 +52,8 @@ fn lower(hello: &ClientHello) -> Option<Vec<u8>> {
     Some(name.strip_suffix(b".").map(<[u8]>::to_vec).unwrap_or(name))
 }
 
-/// The name as `rustls` reads it, if it takes the bytes for a hello; it leaves out what it takes for no name.
-fn as_the_library_has_it(bytes: &[u8]) -> Option<Option<String>> {
+/// The name as `rustls` reads it, if it takes the bytes for a hello with a name; it leaves out what it takes for none.
+fn as_the_library_has_it(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut acceptor = rustls::server::Acceptor::default();
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -64,7 +62,8 @@ fn as_the_library_has_it(bytes: &[u8]) -> Option<Option<String>> {
         }
     }
     let accepted = acceptor.accept().ok()??;
-    Some(accepted.client_hello().server_name().map(|name| name.trim_end_matches('.').to_owned()))
+    let name = accepted.client_hello().server_name()?.to_ascii_lowercase();
+    Some(name.trim_end_matches('.').as_bytes().to_vec())
 }
 
 /// All entries of all lists of server names, read without care for what is wrong elsewhere.
@@ -188,9 +187,7 @@ pub(crate) fn chunked_body(data: &[u8]) {
         assert_eq!(end_of(data), Some(count));
         assert_eq!(Chunks::default().advance(&data[..count]), Ok(count));
     }
-    if whole == Err(HeadFlaw::NotHttp) {
-        panic!("a body is no head");
-    }
+    assert_ne!(whole, Err(HeadFlaw::NotHttp), "a body is no head");
 }
 
 /// Where a chunked body ends.

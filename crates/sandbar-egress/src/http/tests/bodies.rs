@@ -129,7 +129,7 @@ async fn big_bodies_pass_both_ways_and_no_faster_than_they_are_taken() {
     let upload = tokio::spawn(async move {
         write.write_all(&[POST, format!("Content-Length: {BIG}\r\n\r\n").as_bytes()].concat()).await.unwrap();
         for _ in 0..BIG / (64 << 10) {
-            write.write_all(&[7; 64 << 10]).await.unwrap();
+            write.write_all(&vec![7; 64 << 10]).await.unwrap();
             counter.fetch_add(64 << 10, std::sync::atomic::Ordering::SeqCst);
         }
         write
@@ -150,7 +150,7 @@ async fn big_bodies_pass_both_ways_and_no_faster_than_they_are_taken() {
     let (mut host_read, mut host_write) = host.stream.into_split();
     let download = tokio::spawn(async move {
         for _ in 0..BIG / (64 << 10) {
-            host_write.write_all(&[9; 64 << 10]).await.unwrap();
+            host_write.write_all(&vec![9; 64 << 10]).await.unwrap();
         }
         host_write
     });

@@ -90,9 +90,8 @@ async fn a_chunk_that_lies_ends_the_request() {
 async fn requests_in_one_go_are_answered_in_order() {
     let mut rig = Rig::new().await;
     let mut client = Peer::new(rig.client());
-    let requests: String = (0..5)
-        .map(|n| format!("POST /{n} HTTP/1.1\r\nHost: allowed.test\r\nContent-Length: 1\r\n\r\n{n}"))
-        .collect();
+    let request = |n| format!("POST /{n} HTTP/1.1\r\nHost: allowed.test\r\nContent-Length: 1\r\n\r\n{n}");
+    let requests = (0..5).map(request).collect::<Vec<_>>().concat();
     client.write(requests.as_bytes()).await;
     let mut host = rig.accept().await;
     for n in 0..5 {

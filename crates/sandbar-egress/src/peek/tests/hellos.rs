@@ -105,7 +105,7 @@ fn what_is_no_hello_is_refused_as_soon_as_it_shows() {
     }
     let long = Made::naming(b"allowed.test").with(21, &[0; MAX]).in_records(&[16000]).bytes();
     assert_eq!(read(&long), Peek::Bad(TooLong));
-    let frames = Made::naming(b"allowed.test").with(21, &[0; 4000]).in_records(&[1; 4000]).bytes();
+    let frames = Made::naming(b"allowed.test").with(21, &[0; 4000]).in_records(&vec![1; 4000]).bytes();
     assert_eq!(read(&frames), Peek::Bad(TooLong), "what frames it counts");
 }
 
