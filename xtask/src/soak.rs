@@ -7,6 +7,7 @@ use crate::test::build_helper;
 struct Check {
     name: &'static str,
     package: &'static str,
+    /// `lib` is the unit tests of the package.
     target: &'static str,
     test: &'static str,
     size: u32,
@@ -56,6 +57,20 @@ const CHECKS: &[Check] = &[
         // MiB.
         size: 1024,
     },
+    Check {
+        name: "hellos",
+        package: "sandbar-egress",
+        target: "lib",
+        test: "peek::tests::hellos::generated_hellos_are_read_as_second_readers_read_them",
+        size: 1_000_000,
+    },
+    Check {
+        name: "heads",
+        package: "sandbar-egress",
+        target: "lib",
+        test: "peek::tests::heads::generated_heads_are_read_as_second_readers_read_them",
+        size: 1_000_000,
+    },
 ];
 
 /// The fuzz targets, which are programs of their own.
@@ -72,19 +87,9 @@ pub(crate) fn run(names: &[String]) -> Result<(), String> {
     let mut failed = Vec::new();
     for check in CHECKS.iter().filter(|check| names.is_empty() || names.iter().any(|name| name == check.name))
     {
-        let mut command = cargo(&[
-            "test",
-            "--release",
-            "--locked",
-            "-p",
-            check.package,
-            "--test",
-            check.target,
-            "--",
-            "--exact",
-            "--nocapture",
-            check.test,
-        ]);
+        let target: &[&str] = if check.target == "lib" { &["--lib"] } else { &["--test", check.target] };
+        let mut command = cargo(&["test", "--release", "--locked", "-p", check.package]);
+        command.args(target).args(["--", "--exact", "--nocapture", check.test]);
         command.env("SANDBAR_SOAK", check.size.to_string()).env("SANDBAR_HELPER", &helper);
         if let Err(why) = crate::run::run(&mut command) {
             failed.push(format!("{}: {why}", check.name));
