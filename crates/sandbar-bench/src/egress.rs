@@ -111,8 +111,8 @@ pub(crate) fn download(bed: &Bed) -> Result<Vec<Row>, String> {
     let (port, relayed, bytes) = (PORT.to_string(), relay.to_string(), BYTES.to_string());
     for _ in 0..bed.rounds(DOWNLOADS) {
         note(&mut theirs, on_host(DOWNLOAD, &["127.0.0.1", &relayed, &bytes, &name]));
-        let work = inside(sandbox.as_ref(), DOWNLOAD, &[&name, &port, &bytes, &name]);
-        note(&mut ours, bed.runtime.block_on(work));
+        let arguments = [name.as_str(), &port, &bytes, &name];
+        note(&mut ours, bed.runtime.block_on(inside(sandbox.as_ref(), DOWNLOAD, &arguments)));
     }
     bed.runtime.block_on(sandbox.destroy()).map_err(|error| error.to_string())?;
     let peer = Peer::measured("the same client and server through tokio's `copy_bidirectional`", theirs);
