@@ -101,8 +101,9 @@ fn check_authority(text: &[u8], expected: Expected<'_>) -> Result<(), RequestFla
 }
 
 fn read_port(digits: &[u8]) -> Option<u16> {
-    let digits = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
-    digits.parse().ok()
+    // `+80` and `080` are numbers to some readers, and not to others.
+    let is_plain = digits.iter().all(u8::is_ascii_digit) && !digits.starts_with(b"0");
+    std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
 }
 
 /// The only expectation there is (RFC 9110, section 10.1.1).

@@ -81,6 +81,8 @@ async fn what_names_another_host_or_asks_for_more_than_an_answer_is_refused_with
         ("GET / HTTP/1.1\r\nHost: allowed.test:8080\r\n\r\n", 403, NameMismatch),
         ("GET / HTTP/1.1\r\nHost: allowed.test:\r\n\r\n", 403, NameMismatch),
         ("GET / HTTP/1.1\r\nHost: allowed.test:+80\r\n\r\n", 403, NameMismatch),
+        ("GET / HTTP/1.1\r\nHost: allowed.test:080\r\n\r\n", 403, NameMismatch),
+        ("GET / HTTP/1.1\r\nHost: allowed.test:65616\r\n\r\n", 403, NameMismatch),
         ("GET / HTTP/1.1\r\nHost: user@allowed.test\r\n\r\n", 403, NameMismatch),
         ("GET / HTTP/1.1\r\nHost: allowed.test@evil.test\r\n\r\n", 403, NameMismatch),
         ("GET / HTTP/1.1\r\nHost: allowed.test, evil.test\r\n\r\n", 403, NameMismatch),
