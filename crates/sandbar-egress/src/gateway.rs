@@ -75,8 +75,7 @@ impl Gateway {
         const OPERATION: &str = "start egress gateway";
         let failed = |what: &'static str| {
             move |cause: io::Error| {
-                Error::new(ErrorKind::Unexpected, OPERATION, format!("{what} can't be used"))
-                    .with_source(cause)
+                Error::new(ErrorKind::Unexpected, OPERATION, format!("{what} can't be used")).with_source(cause)
             }
         };
         let Options { policy, limits, assigned, journal, sink } = options;
@@ -148,10 +147,7 @@ impl std::fmt::Debug for Gateway {
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options")
-            .field("policy", &self.policy.kind())
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
+        f.debug_struct("Options").field("policy", &self.policy.kind()).field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 

@@ -46,12 +46,7 @@ impl Names {
         let minute = Duration::from_mins(1);
         let book = Book {
             pool,
-            new_names: Budget::new(
-                limits.new_name_burst,
-                limits.new_names_per_minute,
-                minute,
-                Instant::now(),
-            ),
+            new_names: Budget::new(limits.new_name_burst, limits.new_names_per_minute, minute, Instant::now()),
             label_bytes_left: limits.wildcard_label_bytes.saturating_sub(spelled),
         };
         Self { book: Mutex::new(book), journal }

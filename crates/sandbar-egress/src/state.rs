@@ -61,8 +61,7 @@ impl State {
                 let mut addresses = about.addresses.iter();
                 ruling.is_allowed()
                     && is_read_right
-                    && (!by_name
-                        || addresses.all(|address| judge.permits(&ruling, *address, *port, protocol)))
+                    && (!by_name || addresses.all(|address| judge.permits(&ruling, *address, *port, protocol)))
             })
             .await;
     }

@@ -72,12 +72,7 @@ impl Responder {
                 name: Some(shown(asked)),
                 ..told
             });
-            return answer::without(
-                question,
-                asked,
-                ResponseCode::NXDomain,
-                blocked(DecisionReason::NotAHostname),
-            );
+            return answer::without(question, asked, ResponseCode::NXDomain, blocked(DecisionReason::NotAHostname));
         };
         let NameRuling { ruling, spelled } = self.state.judge().serves(&name);
         let about = |told: Decision| Decision {
@@ -125,9 +120,7 @@ impl Responder {
     ) -> Message {
         let (code, reason, detail) = match why {
             NoAddress::UsedUp => (ResponseCode::Refused, DecisionReason::PoolExhausted, "names".to_owned()),
-            NoAddress::TooFast => {
-                (ResponseCode::Refused, DecisionReason::Limit, "new names per minute".to_owned())
-            }
+            NoAddress::TooFast => (ResponseCode::Refused, DecisionReason::Limit, "new names per minute".to_owned()),
             NoAddress::LabelBytes => {
                 (ResponseCode::Refused, DecisionReason::Limit, "bytes of names below wildcards".to_owned())
             }
@@ -179,3 +172,4 @@ fn malformed(bytes: &[u8]) -> Option<Message> {
     let id = u16::from_be_bytes([header[0], header[1]]);
     (!is_answer).then(|| Message::error_msg(id, OpCode::Query, ResponseCode::FormErr))
 }
+

@@ -31,8 +31,7 @@ impl Conversation {
     /// Until it is cut, or quiet for long.
     pub(super) async fn run(self, mut arriving: mpsc::Receiver<Vec<u8>>) {
         let track = self.flow.track().clone();
-        let way =
-            Way::new(self.state.clone(), track.clone(), self.destination.clone(), self.port, Protocol::Udp);
+        let way = Way::new(self.state.clone(), track.clone(), self.destination.clone(), self.port, Protocol::Udp);
         let outside = tokio::select! {
             biased;
             _ = track.when_cut() => return,
@@ -89,14 +88,9 @@ impl Conversation {
     }
 
     fn tell_failed(&self, error: &DialError) {
-        let verdict =
-            if matches!(error, DialError::Forbidden(_)) { Verdict::Denied } else { Verdict::Failed };
+        let verdict = if matches!(error, DialError::Forbidden(_)) { Verdict::Denied } else { Verdict::Failed };
         let failed = Ruling { verdict, reason: error.reason(), ..self.ruling.clone() };
-        self.tell(&failed, |told| Decision {
-            address: error.address(),
-            detail: Some(error.to_string()),
-            ..told
-        });
+        self.tell(&failed, |told| Decision { address: error.address(), detail: Some(error.to_string()), ..told });
     }
 
     fn tell(&self, ruling: &Ruling, more: impl FnOnce(Decision) -> Decision) {
