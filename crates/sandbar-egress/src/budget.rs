@@ -36,11 +36,11 @@ mod tests {
     #[test]
     fn what_is_used_up_comes_back_with_time_and_not_beyond_the_burst() {
         let start = Instant::now();
-        let mut budget = Budget::new(3, 60, Duration::from_mins(1), start);
+        let mut budget = Budget::new(3, 60, Duration::from_secs(60), start);
         assert_eq!((0..5).filter(|_| budget.take(start)).count(), 3);
         assert!(!budget.take(start + Duration::from_millis(900)));
         assert!(budget.take(start + Duration::from_millis(1100)));
-        let later = start + Duration::from_hours(1);
+        let later = start + Duration::from_secs(3600);
         assert_eq!((0..10).filter(|_| budget.take(later)).count(), 3);
         assert!(!budget.take(start), "time that goes back gives nothing");
     }

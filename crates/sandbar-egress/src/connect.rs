@@ -28,7 +28,13 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    pub(crate) fn new(state: Arc<State>, track: Arc<Track>, to: Destination, port: u16, protocol: Protocol) -> Self {
+    pub(crate) fn new(
+        state: Arc<State>,
+        track: Arc<Track>,
+        to: Destination,
+        port: u16,
+        protocol: Protocol,
+    ) -> Self {
         Self { state, track, to, port, protocol }
     }
 
@@ -49,7 +55,9 @@ impl Way {
     async fn candidates(&self, deadline: Instant) -> Result<Vec<IpAddr>, DialError> {
         let found = match &self.to {
             Destination::Address(address) => vec![*address],
-            Destination::Name(name) => match timeout_at(deadline, self.state.seams.resolver.resolve(name)).await {
+            Destination::Name(name) => match timeout_at(deadline, self.state.seams.resolver.resolve(name))
+                .await
+            {
                 Ok(Ok(answer)) => answer.addresses,
                 Ok(Err(why)) => return Err(DialError::Unresolved(why)),
                 Err(_) => return Err(DialError::Unresolved("no name server answered in time".to_owned())),
@@ -104,7 +112,8 @@ impl Dialer for Way {
                 continue;
             }
             let until = if index == last { deadline } else { deadline.min(Instant::now() + ATTEMPT) };
-            let connected = timeout_at(until, self.state.seams.network.tcp(SocketAddr::new(address, self.port))).await;
+            let connected =
+                timeout_at(until, self.state.seams.network.tcp(SocketAddr::new(address, self.port))).await;
             match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => {
                     // What passes is passed on as it comes. Where that can't be said, it is only slower.

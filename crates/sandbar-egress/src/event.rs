@@ -57,7 +57,7 @@ struct Held {
 /// What makes decisions the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Kind {
-    kind: DecisionKind,
+    what: DecisionKind,
     verdict: Verdict,
     reason: DecisionReason,
     about: Option<(Option<String>, Option<IpAddr>, Option<u16>)>,
@@ -137,7 +137,7 @@ impl Held {
     /// The decision again, if it is to be told at once.
     fn first(&mut self, decision: Decision, now: Instant) -> Option<Decision> {
         let full = Kind {
-            kind: decision.kind,
+            what: decision.kind,
             verdict: decision.verdict,
             reason: decision.reason,
             about: Some((decision.name.clone(), decision.address, decision.port)),

@@ -116,10 +116,12 @@ impl Flows {
                 let about = track.about();
                 about.to.is_some() && !stay(&about, track.protocol)
             });
-            not_staying.map(|(number, track)| {
-                track.cut(DecisionReason::PolicyChanged);
-                *number
-            }).collect()
+            not_staying
+                .map(|(number, track)| {
+                    track.cut(DecisionReason::PolicyChanged);
+                    *number
+                })
+                .collect()
         };
         let over = async {
             loop {
@@ -210,7 +212,10 @@ impl Track {
     /// Waits until nothing has passed for `idle`.
     pub(crate) async fn when_idle(&self, idle: Duration) {
         loop {
-            let quiet = self.started.elapsed().saturating_sub(Duration::from_millis(self.active.load(Ordering::Relaxed)));
+            let quiet = self
+                .started
+                .elapsed()
+                .saturating_sub(Duration::from_millis(self.active.load(Ordering::Relaxed)));
             let Some(left) = idle.checked_sub(quiet).filter(|left| !left.is_zero()) else { return };
             tokio::time::sleep(left).await;
         }

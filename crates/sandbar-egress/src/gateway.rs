@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::dns::{Responder, serve_tcp, serve_udp};
 use crate::event::{DecisionSink, Recorder, decision};
+use crate::intercept::{Authority, Trust};
 use crate::judge::{Judge, Spelled};
 use crate::limits::Limits;
 use crate::names::{Journal, Names};
@@ -24,6 +25,9 @@ use crate::udp::UdpPorts;
 
 /// How often what was held back of decisions is looked at.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Descriptors that are left to the rest of the process, and to the resolver.
+const RESERVED: usize = 256;
 
 /// Sockets that were made in the sandbox's network namespace. Copies are held inside, so that nothing there can take over their ports.
 #[derive(Debug)]
@@ -50,6 +54,17 @@ pub struct Options {
     pub journal: Arc<dyn Journal>,
     /// Where decisions go.
     pub sink: Arc<dyn DecisionSink>,
+    /// What TLS is read with. Without it, a policy with a rule that injects headers is refused.
+    pub interception: Option<Interception>,
+}
+
+/// What TLS is read with, for rules that inject headers.
+#[derive(Clone, Debug)]
+pub struct Interception {
+    /// Whom the sandbox trusts.
+    pub authority: Arc<Authority>,
+    /// Whom the gateway trusts.
+    pub trust: Trust,
 }
 
 /// A gateway that serves. It stops when the last handle is dropped: then the sandbox has no network.
@@ -75,11 +90,14 @@ impl Gateway {
         const OPERATION: &str = "start egress gateway";
         let failed = |what: &'static str| {
             move |cause: io::Error| {
-                Error::new(ErrorKind::Unexpected, OPERATION, format!("{what} can't be used")).with_source(cause)
+                Error::new(ErrorKind::Unexpected, OPERATION, format!("{what} can't be used"))
+                    .with_source(cause)
             }
         };
-        let Options { policy, limits, assigned, journal, sink } = options;
+        let Options { policy, mut limits, assigned, journal, sink, interception } = options;
+        limits.connections = limits.connections.min(room(&limits));
         let judge = Judge::new(&policy)?;
+        admit(OPERATION, &policy, interception.as_ref())?;
         let spent = assigned.iter().map(|assignment| match judge.serves(&assignment.name).spelled {
             Spelled::Below(bytes) => u64::try_from(bytes).unwrap_or(u64::MAX),
             Spelled::Full | Spelled::Not => 0,
@@ -87,7 +105,7 @@ impl Gateway {
         let spent = spent.fold(0, u64::saturating_add);
         let pool = Pool::restore(assigned, limits.names)?;
         let names = Names::new(pool, spent, &limits, journal);
-        let state = Arc::new(State::new(judge, names, limits, Recorder::new(sink), seams));
+        let state = Arc::new(State::new(judge, names, limits, Recorder::new(sink), seams, interception));
         let Sockets { tcp, dns_udp, dns_tcp, udp } = sockets;
         let listener = listener(tcp).map_err(failed("the listening socket"))?;
         let dns_udp = datagrams(dns_udp).map_err(failed("the resolver's datagram socket"))?;
@@ -112,6 +130,7 @@ impl Gateway {
     /// Puts another policy in force, at once; flows that it no longer allows are cut before this returns. An error leaves the one before in force.
     pub async fn set_policy(&self, policy: &EgressPolicy) -> Result<()> {
         let judge = Judge::new(policy)?;
+        admit("set egress policy", policy, self.state.interception.as_ref())?;
         let mut udp = self.serving.udp.lock().await;
         udp.serve(&self.state, &judge)?;
         self.state.replace(judge).await;
@@ -133,6 +152,11 @@ impl Gateway {
         self.state.judge().explain(destination, port, protocol)
     }
 
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
     /// What was assigned, in order.
     pub fn assignments(&self) -> Vec<Assignment> {
         self.state.names.snapshot()
@@ -147,8 +171,37 @@ impl std::fmt::Debug for Gateway {
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("policy", &self.policy.kind()).field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("policy", &self.policy.kind())
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
+}
+
+/// Connections that this process has descriptors for: two each, and one for each UDP flow.
+fn room(limits: &Limits) -> usize {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+    (most.saturating_sub(limits.udp_flows + RESERVED) / 2).max(1)
+}
+
+/// Refuses rules that inject what can't be injected: a request would go out without it.
+fn admit(operation: &'static str, policy: &EgressPolicy, interception: Option<&Interception>) -> Result<()> {
+    let EgressPolicy::Rules(rules) = policy else { return Ok(()) };
+    for rule in rules.allow.iter().filter(|rule| !rule.inject.is_empty()) {
+        if interception.is_none() {
+            let why =
+                "it injects a header, and the sandbox was made without a certificate authority for that";
+            return Err(Error::unsupported(operation, format!("rule `{rule}`"), why)
+                .with_hint("make a sandbox with a policy that injects a header"));
+        }
+        if let Some(header) = rule.inject.iter().find(|header| header.reveal().is_none()) {
+            let message = format!("rule `{rule}` injects header `{}` without a value", header.header());
+            return Err(Error::invalid(operation, message)
+                .with_hint("a policy that is read back has no values: give them again"));
+        }
+    }
+    Ok(())
 }
 
 async fn tick(recorder: Arc<Recorder>) {

@@ -20,7 +20,12 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub(crate) fn new(stream: TcpStream, track: Arc<Track>, recorder: Arc<Recorder>, most_out: Option<u64>) -> Self {
+    pub(crate) fn new(
+        stream: TcpStream,
+        track: Arc<Track>,
+        recorder: Arc<Recorder>,
+        most_out: Option<u64>,
+    ) -> Self {
         Self { stream, track, recorder, most_out }
     }
 
@@ -44,12 +49,17 @@ impl Drop for Guest {
 }
 
 impl AsyncRead for Guest {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let bytes = u64::try_from(buffer.filled().len() - before).unwrap_or(u64::MAX);
         if bytes > 0 {
-            let out = self.recorder.counters().bytes_out.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+            let out =
+                self.recorder.counters().bytes_out.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
             self.track.count_out(bytes);
             if self.most_out.is_some_and(|most| out > most) {
                 self.track.cut(DecisionReason::Limit);

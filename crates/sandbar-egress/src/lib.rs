@@ -26,13 +26,15 @@ mod ruling;
 mod seams;
 mod state;
 mod tcp;
+#[cfg(test)]
+mod testing;
 mod udp;
 
 pub use address::{AddressClass, classify};
 pub use control::{CONTROL_ADDRESS, CONTROL_BODY, CONTROL_NAME, GATEWAY_ADDRESS};
 pub use dial::{DialError, Dialer};
 pub use event::DecisionSink;
-pub use gateway::{Gateway, Options, Sockets};
+pub use gateway::{Gateway, Interception, Options, Sockets};
 pub use judge::Judge;
 pub use limits::Limits;
 pub use names::Journal;

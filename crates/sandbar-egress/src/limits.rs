@@ -47,7 +47,7 @@ const CONNECTION_BURST: u32 = 500;
 /// UDP flows at once: one per socket and destination.
 const UDP_FLOWS: usize = 256;
 /// As home routers keep a UDP mapping (RFC 4787 asks for two minutes at least where there is room).
-const UDP_IDLE: Duration = Duration::from_mins(1);
+const UDP_IDLE: Duration = Duration::from_secs(60);
 /// RFC 5382 asks middleboxes for two hours and four minutes at least.
 const TCP_IDLE: Duration = Duration::from_secs(7440);
 /// A slow client on a loaded machine sends its first bytes within a second.

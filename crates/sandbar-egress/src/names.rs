@@ -43,10 +43,15 @@ pub(crate) enum NoAddress {
 
 impl Names {
     pub(crate) fn new(pool: Pool, spelled: u64, limits: &Limits, journal: Arc<dyn Journal>) -> Self {
-        let minute = Duration::from_mins(1);
+        let minute = Duration::from_secs(60);
         let book = Book {
             pool,
-            new_names: Budget::new(limits.new_name_burst, limits.new_names_per_minute, minute, Instant::now()),
+            new_names: Budget::new(
+                limits.new_name_burst,
+                limits.new_names_per_minute,
+                minute,
+                Instant::now(),
+            ),
             label_bytes_left: limits.wildcard_label_bytes.saturating_sub(spelled),
         };
         Self { book: Mutex::new(book), journal }

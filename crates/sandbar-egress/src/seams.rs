@@ -1,5 +1,5 @@
 use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,6 +19,11 @@ pub(crate) struct Seams {
 /// Where a connection was to go before it came here.
 pub(crate) trait Origin: Send + Sync {
     fn of(&self, stream: &TcpStream) -> io::Result<SocketAddrV4>;
+
+    /// The same of a datagram that was sent to `to`, which nothing translates.
+    fn of_datagram(&self, to: Ipv4Addr) -> Ipv4Addr {
+        to
+    }
 }
 
 /// The way out.

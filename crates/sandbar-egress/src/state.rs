@@ -6,6 +6,7 @@ use sandbar_core::Destination;
 use crate::budget::Budget;
 use crate::event::Recorder;
 use crate::flows::{Flows, Reading};
+use crate::gateway::Interception;
 use crate::judge::Judge;
 use crate::limits::Limits;
 use crate::names::Names;
@@ -19,11 +20,19 @@ pub(crate) struct State {
     pub(crate) flows: Arc<Flows>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) seams: Seams,
+    pub(crate) interception: Option<Interception>,
     new_flows: Mutex<Budget>,
 }
 
 impl State {
-    pub(crate) fn new(judge: Judge, names: Names, limits: Limits, recorder: Recorder, seams: Seams) -> Self {
+    pub(crate) fn new(
+        judge: Judge,
+        names: Names,
+        limits: Limits,
+        recorder: Recorder,
+        seams: Seams,
+        interception: Option<Interception>,
+    ) -> Self {
         let second = Duration::from_secs(1);
         let new_flows =
             Budget::new(limits.connection_burst, limits.connections_per_second, second, Instant::now());
@@ -34,6 +43,7 @@ impl State {
             flows: Flows::new(),
             recorder: Arc::new(recorder),
             seams,
+            interception,
             new_flows: Mutex::new(new_flows),
         }
     }
@@ -61,7 +71,8 @@ impl State {
                 let mut addresses = about.addresses.iter();
                 ruling.is_allowed()
                     && is_read_right
-                    && (!by_name || addresses.all(|address| judge.permits(&ruling, *address, *port, protocol)))
+                    && (!by_name
+                        || addresses.all(|address| judge.permits(&ruling, *address, *port, protocol)))
             })
             .await;
     }

@@ -101,7 +101,9 @@ fn this_machines_addresses_are_its_own() {
         assert!(is_own(text.parse().unwrap()).unwrap(), "{text}");
     }
     for interface in nix::ifaddrs::getifaddrs().unwrap() {
-        if let Some(address) = interface.address.and_then(|a| a.as_sockaddr_in().map(|a| a.ip())) {
+        if let Some(address) =
+            interface.address.and_then(|a| a.as_sockaddr_in().map(nix::sys::socket::SockaddrIn::ip))
+        {
             assert!(is_own(address.into()).unwrap(), "{address}");
         }
     }

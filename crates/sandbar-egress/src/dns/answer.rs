@@ -19,7 +19,7 @@ const EXTENDED_ERROR: u16 = 15;
 #[repr(u16)]
 pub(super) enum ExtendedError {
     Other = 0,
-    Blocked = 15,
+    Filtered = 17,
     NotSupported = 21,
 }
 

@@ -72,7 +72,12 @@ impl Responder {
                 name: Some(shown(asked)),
                 ..told
             });
-            return answer::without(question, asked, ResponseCode::NXDomain, blocked(DecisionReason::NotAHostname));
+            return answer::without(
+                question,
+                asked,
+                ResponseCode::NXDomain,
+                Some(filtered(DecisionReason::NotAHostname)),
+            );
         };
         let NameRuling { ruling, spelled } = self.state.judge().serves(&name);
         let about = |told: Decision| Decision {
@@ -85,7 +90,7 @@ impl Responder {
         if !ruling.is_allowed() || is_reverse {
             let reason = if ruling.is_allowed() { DecisionReason::RecordNotServed } else { ruling.reason };
             self.tell(Verdict::Denied, reason, about);
-            return answer::without(question, asked, ResponseCode::NXDomain, blocked(reason));
+            return answer::without(question, asked, ResponseCode::NXDomain, Some(filtered(reason)));
         }
         match kind {
             RecordType::A => match self.state.names.address(&name, spelled) {
@@ -120,7 +125,9 @@ impl Responder {
     ) -> Message {
         let (code, reason, detail) = match why {
             NoAddress::UsedUp => (ResponseCode::Refused, DecisionReason::PoolExhausted, "names".to_owned()),
-            NoAddress::TooFast => (ResponseCode::Refused, DecisionReason::Limit, "new names per minute".to_owned()),
+            NoAddress::TooFast => {
+                (ResponseCode::Refused, DecisionReason::Limit, "new names per minute".to_owned())
+            }
             NoAddress::LabelBytes => {
                 (ResponseCode::Refused, DecisionReason::Limit, "bytes of names below wildcards".to_owned())
             }
@@ -137,18 +144,18 @@ impl Responder {
     }
 }
 
-fn blocked(reason: DecisionReason) -> Option<(ExtendedError, &'static str)> {
+fn filtered(reason: DecisionReason) -> (ExtendedError, &'static str) {
     let text = match reason {
         DecisionReason::NotAllowed => "denied by the sandbox's egress policy; a retry will not help",
         reason => reason.sentence(),
     };
-    Some((ExtendedError::Blocked, text))
+    (ExtendedError::Filtered, text)
 }
 
 /// The name, if each label is one of a host name before they are put together: a dot within a label must not become one between labels.
 fn hostname(name: &Name) -> Option<Hostname> {
     let mut text = Vec::new();
-    for label in name.iter() {
+    for label in name {
         if !label.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') {
             return None;
         }
@@ -172,4 +179,3 @@ fn malformed(bytes: &[u8]) -> Option<Message> {
     let id = u16::from_be_bytes([header[0], header[1]]);
     (!is_answer).then(|| Message::error_msg(id, OpCode::Query, ResponseCode::FormErr))
 }
-

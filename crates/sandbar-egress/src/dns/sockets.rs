@@ -15,6 +15,8 @@ const DATAGRAM: usize = 4096;
 const CONNECTIONS: usize = 64;
 /// How long a connection may take for its next question, and for taking an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a datagram may wait for room.
+const SEND: Duration = Duration::from_millis(100);
 /// Largest question by TCP: far more than any has.
 const QUESTION: usize = 4096;
 /// Pause after a socket that could not be used, so that one that stays so costs little.
@@ -27,8 +29,8 @@ pub(crate) async fn serve_udp(socket: UdpSocket, responder: Arc<Responder>) {
         match socket.recv_from(&mut buffer).await {
             Ok((length, from)) => {
                 if let Some(answer) = responder.answer(&buffer[..length]) {
-                    // An answer that can't be sent is asked for again; one that no room is for is not waited for.
-                    drop(socket.try_send_to(&answer, from));
+                    // An answer that can't be sent is asked for again.
+                    drop(timeout(SEND, socket.send_to(&answer, from)).await);
                 }
             }
             // A peer that is gone shows as an error of the next call.

@@ -25,7 +25,9 @@ async fn those_that_may_not_stay_are_over_when_the_cut_is() {
         tasks.spawn(async move { flow.track().when_cut().await });
     }
     let unknown = flows.begin(Protocol::Tcp, 9).unwrap();
-    flows.cut_unless(|about, _| about.to.as_ref().is_some_and(|(to, _)| to.to_string() == "stays.test")).await;
+    flows
+        .cut_unless(|about, _| about.to.as_ref().is_some_and(|(to, _)| to.to_string() == "stays.test"))
+        .await;
     assert_eq!(flows.count(), 2);
     assert_eq!(unknown.track().is_cut(), None);
     for _ in 0..2 {

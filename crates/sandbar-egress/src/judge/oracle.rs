@@ -27,7 +27,15 @@ pub(super) fn decide(
         Destination::Name(_) => None,
     };
     if let Destination::Address(address) = destination {
-        let never = ["127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "198.18.0.0/15", "100.100.100.200/32", "224.0.0.0/3"];
+        let never = [
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "198.18.0.0/15",
+            "100.100.100.200/32",
+            "224.0.0.0/3",
+        ];
         if never.iter().any(|block| Cidr::parse(block).unwrap().contains(*address)) {
             return (DecisionReason::ForbiddenAddress, None);
         }

@@ -225,7 +225,7 @@ fn policies() -> impl Strategy<Value = EgressPolicy> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn it_decides_as_the_sentences_say(

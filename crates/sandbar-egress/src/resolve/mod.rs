@@ -2,9 +2,9 @@
 
 mod cache;
 mod nameservers;
-mod upstream;
 #[cfg(test)]
 mod tests;
+mod upstream;
 
 use std::net::IpAddr;
 use std::time::Duration;

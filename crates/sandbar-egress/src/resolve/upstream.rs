@@ -93,7 +93,11 @@ impl Resolve for Upstream {
                 Err(cause) => why = cause,
             }
         }
-        if addresses.is_empty() { Err(why) } else { Ok(Answer { addresses, ttl: Duration::from_secs(ttl.into()) }) }
+        if addresses.is_empty() {
+            Err(why)
+        } else {
+            Ok(Answer { addresses, ttl: Duration::from_secs(ttl.into()) })
+        }
     }
 }
 
@@ -123,7 +127,8 @@ async fn exchange(server: SocketAddr, name: &Name, kind: RecordType) -> io::Resu
     question.set_edns(edns);
     let bytes = question.to_vec().map_err(io::Error::other)?;
 
-    let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let any: IpAddr =
+        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
     socket.connect(server).await?;
     socket.send(&bytes).await?;

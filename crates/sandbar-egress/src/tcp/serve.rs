@@ -1,6 +1,7 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use sandbar_core::{Decision, DecisionKind, DecisionReason, Destination, Hostname, Protocol, Verdict};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -12,8 +13,10 @@ use crate::control::GATEWAY_ADDRESS;
 use crate::dial::{DialError, Dialer};
 use crate::event::{decision, ruled};
 use crate::flows::{Flow, Reading};
+use crate::gateway::Interception;
 use crate::guest::{Guest, reset};
 use crate::http::{self, HttpContext, HttpEvent};
+use crate::intercept;
 use crate::peek::{self, Alert, PeekError};
 use crate::relay::relay;
 use crate::ruling::Ruling;
@@ -26,7 +29,11 @@ const HTTPS: u16 = 443;
 /// A connection, from its start to its end.
 pub(super) async fn serve(state: Arc<State>, stream: TcpStream) {
     let denied = |reason| Ruling::denied(reason, None);
-    let Ok(to) = state.seams.origin.of(&stream) else { return reset(&stream) };
+    let Ok(to) = state.seams.origin.of(&stream) else {
+        // Nothing was translated: it was for the gateway itself.
+        state.recorder.tell(decision(DecisionKind::Tcp, Verdict::Denied, DecisionReason::GatewayItself));
+        return reset(&stream);
+    };
     let (address, port) = (*to.ip(), to.port());
     let refuse = |reason, detail: Option<&str>| {
         let told = ruled(DecisionKind::Tcp, &denied(reason), &Destination::Address(address.into()), port);
@@ -124,7 +131,8 @@ impl Conversation {
         match self.way().dial().await {
             Ok(outside) => {
                 self.tell(ruling, None, None);
-                over(relay(guest, read, outside).await)
+                relay(guest, read, outside).await;
+                End::Over
             }
             Err(error) => {
                 self.tell_failed(ruling, &error);
@@ -139,11 +147,14 @@ impl Conversation {
 
     async fn https(&self, mut guest: Guest, name: &Hostname, ruling: &Ruling) -> End {
         if ruling.inject.is_some() {
-            return self.intercepted(guest, name, ruling).await;
+            self.flow.track().set_reading(Reading::Intercepted);
         }
         let hello = peek::hello(&mut guest, self.deadline(), self.state.limits.hello_bytes).await;
         let flaw = match hello {
             Ok((hello, read)) => match hello.check(name) {
+                Ok(()) if ruling.inject.is_some() => {
+                    return self.intercepted(guest, read, name, ruling).await;
+                }
                 Ok(()) => return self.pass(guest, &read, ruling).await,
                 Err(flaw) => flaw,
             },
@@ -170,11 +181,16 @@ impl Conversation {
         if ruling.is_allowed() { over(result) } else { End::Refused }
     }
 
-    async fn intercepted(&self, guest: Guest, _: &Hostname, ruling: &Ruling) -> End {
-        let denied = Ruling::denied(DecisionReason::NotAllowed, ruling.rule.clone());
-        self.tell(&denied, Some("this gateway has no certificate authority".to_owned()), None);
-        part(guest, &Alert::DENIED.record()).await;
-        End::Refused
+    /// Reads the requests in TLS. Where that can't be done, nothing passes: the rule asks for it.
+    async fn intercepted(&self, guest: Guest, read: BytesMut, name: &Hostname, ruling: &Ruling) -> End {
+        let Some(Interception { authority, trust }) = &self.state.interception else {
+            let denied = Ruling::denied(DecisionReason::NotAllowed, ruling.rule.clone());
+            self.tell(&denied, Some("this gateway has no certificate authority".to_owned()), None);
+            part(guest, &Alert::DENIED.record()).await;
+            return End::Refused;
+        };
+        self.tell(ruling, None, None);
+        over(intercept::serve(guest, read, authority, trust, self.http_context(name)).await)
     }
 
     fn http_context(&self, name: &Hostname) -> HttpContext {

@@ -2,10 +2,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use sandbar_core::{Decision, DecisionKind, DecisionReason, Destination, Protocol, Verdict};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::packet;
 use super::receive::DATAGRAM;
@@ -15,6 +17,9 @@ use crate::event::ruled;
 use crate::flows::Flow;
 use crate::ruling::Ruling;
 use crate::state::State;
+
+/// How long a datagram may wait for room on its way out.
+const SEND: Duration = Duration::from_millis(100);
 
 /// Datagrams between a socket of the sandbox and a host outside.
 pub(super) struct Conversation {
@@ -31,7 +36,8 @@ impl Conversation {
     /// Until it is cut, or quiet for long.
     pub(super) async fn run(self, mut arriving: mpsc::Receiver<Vec<u8>>) {
         let track = self.flow.track().clone();
-        let way = Way::new(self.state.clone(), track.clone(), self.destination.clone(), self.port, Protocol::Udp);
+        let way =
+            Way::new(self.state.clone(), track.clone(), self.destination.clone(), self.port, Protocol::Udp);
         let outside = tokio::select! {
             biased;
             _ = track.when_cut() => return,
@@ -70,7 +76,7 @@ impl Conversation {
                     }
                     track.count_out(bytes);
                     // What can't be sent is lost, as datagrams are.
-                    drop(outside.try_send(&datagram));
+                    drop(timeout(SEND, outside.send(&datagram)).await);
                 }
                 received = outside.recv(&mut buffer) => match received {
                     Ok(length) => {
@@ -88,9 +94,14 @@ impl Conversation {
     }
 
     fn tell_failed(&self, error: &DialError) {
-        let verdict = if matches!(error, DialError::Forbidden(_)) { Verdict::Denied } else { Verdict::Failed };
+        let verdict =
+            if matches!(error, DialError::Forbidden(_)) { Verdict::Denied } else { Verdict::Failed };
         let failed = Ruling { verdict, reason: error.reason(), ..self.ruling.clone() };
-        self.tell(&failed, |told| Decision { address: error.address(), detail: Some(error.to_string()), ..told });
+        self.tell(&failed, |told| Decision {
+            address: error.address(),
+            detail: Some(error.to_string()),
+            ..told
+        });
     }
 
     fn tell(&self, ruling: &Ruling, more: impl FnOnce(Decision) -> Decision) {

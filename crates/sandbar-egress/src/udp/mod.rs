@@ -4,5 +4,7 @@ mod flow;
 mod packet;
 mod ports;
 mod receive;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use ports::UdpPorts;

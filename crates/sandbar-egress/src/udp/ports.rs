@@ -25,7 +25,8 @@ pub(crate) struct UdpPorts {
 
 impl UdpPorts {
     pub(crate) fn new(sockets: Vec<OwnedFd>) -> io::Result<Self> {
-        let mut ports = Self { free: Vec::new(), bound: HashMap::new(), serving: HashMap::new(), tasks: JoinSet::new() };
+        let mut ports =
+            Self { free: Vec::new(), bound: HashMap::new(), serving: HashMap::new(), tasks: JoinSet::new() };
         for socket in sockets {
             let own = SocketAddrV4::try_from(rustix::net::getsockname(&socket)?)?;
             match own.port() {
@@ -81,6 +82,7 @@ impl UdpPorts {
 
 fn no_room(operation: &'static str, judge: &Judge, port: u16, most: usize) -> Error {
     let rule = judge.udp_rule(port).unwrap_or_default();
-    let why = format!("rules for UDP can name {most} ports over a sandbox's life, and this one names one more");
+    let why =
+        format!("rules for UDP can name {most} ports over a sandbox's life, and this one names one more");
     Error::unsupported(operation, format!("rule `{rule}`"), why)
 }

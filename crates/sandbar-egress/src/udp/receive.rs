@@ -81,9 +81,10 @@ fn begin(
     let limited = |detail| {
         refuse(&Ruling::denied(DecisionReason::Limit, None), &Destination::Address(to.into()), Some(detail));
     };
-    let Some(destination) = state.names.destination(to) else {
+    let asked = state.seams.origin.of_datagram(to);
+    let Some(destination) = state.names.destination(asked) else {
         let denied = Ruling::denied(DecisionReason::NotAllowed, None);
-        refuse(&denied, &Destination::Address(to.into()), Some("the address stands for no name"));
+        refuse(&denied, &Destination::Address(asked.into()), Some("the address stands for no name"));
         return None;
     };
     if !state.may_begin() {

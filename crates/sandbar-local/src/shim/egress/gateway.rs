@@ -70,6 +70,8 @@ pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets
         assigned,
         journal: Arc::new(names),
         sink: Arc::new(journal.clone()),
+        // Until a sandbox has an authority of its own, a rule that injects headers is refused.
+        interception: None,
     };
     let (stop, stopped) = oneshot::channel();
     let (begun, has_begun) = oneshot::channel();
