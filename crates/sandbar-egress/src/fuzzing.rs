@@ -1,5 +1,6 @@
 //! What the fuzz targets run (decision 0009): each function takes any bytes and panics where a promise does not hold.
 
+use crate::dns;
 use crate::peek;
 
 /// The first bytes of a TLS client.
@@ -15,6 +16,11 @@ pub fn request_head(data: &[u8]) {
 /// A chunked body, after a byte that says how it is cut.
 pub fn chunked_body(data: &[u8]) {
     peek::fuzzing::chunked_body(data);
+}
+
+/// A message to the resolver.
+pub fn dns_message(data: &[u8]) {
+    dns::fuzzing::dns_message(data);
 }
 
 #[cfg(test)]
@@ -41,5 +47,10 @@ mod tests {
     #[test]
     fn chunked_bodies_replay() {
         replay_with("chunked_body", chunked_body, size());
+    }
+
+    #[test]
+    fn dns_messages_replay() {
+        replay_with("dns_message", dns_message, size());
     }
 }
