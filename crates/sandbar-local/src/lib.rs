@@ -27,6 +27,7 @@ mod mounts;
 mod network;
 mod observe;
 mod options;
+mod probe;
 mod provider;
 mod sandbox;
 mod shim;
@@ -34,6 +35,7 @@ mod spare;
 mod teardown;
 mod template;
 mod unseat;
+mod verify;
 mod wait;
 
 pub use config::{
@@ -43,6 +45,8 @@ pub use doctor::{
     CONDITIONS, Condition, Doctor, Fault, Finding, FindingState, HostReport, Mend, Need, Package, Weight,
     conditions_document,
 };
+pub use probe::{PROBE_NAME, probe_main};
 pub use provider::LocalProvider;
 pub use sandbox::LocalSandbox;
 pub use shim::shim_main;
+pub use verify::{LeakSuite, scorecard_document};

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use sandbar_core::{
-    CapacityReport, CreateOptions, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId, SandboxProvider,
-    SandboxRecord, UsageHistory, Wake,
+    CapacityReport, CreateOptions, EgressCheck, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId,
+    SandboxProvider, SandboxRecord, UsageHistory, Wake,
 };
 use sandbar_observe::AuditConfig;
 
@@ -193,6 +193,10 @@ impl SandboxProvider for LocalProvider {
         Some(self)
     }
 
+    fn egress(&self) -> Option<&dyn EgressCheck> {
+        Some(self)
+    }
+
     fn usage(&self) -> Option<&dyn UsageHistory> {
         Some(self)
     }
@@ -202,7 +206,6 @@ impl SandboxProvider for LocalProvider {
             "templates" => "this version has the template `host` and makes no others",
             "builds" => "this version builds no templates",
             "volumes" => "this version has no volumes; host mounts are there",
-            "egress" => "nothing leaves a sandbox in this version, so there is no policy to verify",
             _ => return None,
         };
         Some(why.to_owned())
