@@ -14,7 +14,8 @@ const USER_PACKAGES: &[&str] =
 
 /// Tests (package and name) that need an outside. As this user each of them makes a rig of its own; as an ordinary user the whole
 /// binary is in one that root made, since subordinate ids can't be had inside a user namespace.
-const RIG_TESTS: &[(&str, &str)] = &[("sandbar-rig", "rig"), ("sandbar-rig", "resolver")];
+const RIG_TESTS: &[(&str, &str)] =
+    &[("sandbar-local", "egress"), ("sandbar-rig", "rig"), ("sandbar-rig", "resolver")];
 
 /// A compiled test.
 #[derive(Debug)]
@@ -78,15 +79,17 @@ pub(crate) fn build_helper(profile: &str) -> Result<PathBuf, String> {
 
 /// Builds an executable of a package and answers where it is.
 pub(crate) fn build_executable(profile: &str, package: &str, name: &str) -> Result<PathBuf, String> {
-    let text = output(&mut cargo(&[
-        "build",
-        "--locked",
-        "--profile",
-        profile,
-        "-p",
-        package,
-        "--message-format=json-render-diagnostics",
-    ]))?;
+    build(&["--profile", profile, "-p", package], name)
+}
+
+/// Builds an example of a package and answers where it is.
+pub(crate) fn build_example(package: &str, name: &str) -> Result<PathBuf, String> {
+    build(&["-p", package, "--example", name], name)
+}
+
+fn build(what: &[&str], name: &str) -> Result<PathBuf, String> {
+    let mut command = cargo(&["build", "--locked", "--message-format=json-render-diagnostics"]);
+    let text = output(command.args(what))?;
     artifacts(&text)
         .filter(|artifact| artifact["target"]["name"] == name)
         .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
