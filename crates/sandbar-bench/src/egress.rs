@@ -1,6 +1,6 @@
 use std::process::{Command as HostCommand, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sandbar::{
     Command, CreateOptions, EgressPolicy, EgressRule, Lifetime, Otherwise, PortSet, Sandbox, Target,
@@ -12,16 +12,20 @@ use crate::bed::Bed;
 use crate::row::{Bar, Peer, Row};
 use crate::sample::Samples;
 
-/// Connections that are timed in one go of a client.
-const CONNECTIONS: usize = 300;
+/// Connections that are timed in one go of a client: all of them together stay below what a sandbox may begin at once (500, then 200 a second).
+const CONNECTIONS: usize = 40;
+/// Connections of a go that do not count: caches of the kernel, of the resolver, of the interpreter.
+const WARM_UP: usize = 5;
 /// Gos of each client, in turns.
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 12;
 /// Downloads of each, in turns.
 const DOWNLOADS: usize = 9;
 /// Bytes of a download.
 const BYTES: u64 = 512 << 20;
 /// Creations of each kind, in turns.
 const CREATIONS: usize = 150;
+/// Between two creations.
+const REST: Duration = Duration::from_millis(10);
 /// A port of the outside where no request is read.
 const PORT: u16 = 9000;
 /// Rules of the small and of the large policy.
@@ -31,16 +35,16 @@ const MANY: usize = 10_000;
 /// Connects, exchanges a byte, and prints how many microseconds that took, one line each. The first ones do not count.
 const CONNECT: &str = "
 import socket, sys, time
-host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+host, port, count, warm_up = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 address = socket.gethostbyname(host)
-for turn in range(count + 20):
+for turn in range(count + warm_up):
     begun = time.perf_counter_ns()
     connection = socket.create_connection((address, port))
     connection.sendall(b'!')
     assert connection.recv(1) == b'!'
     took = time.perf_counter_ns() - begun
     connection.close()
-    if turn >= 20:
+    if turn >= warm_up:
         print(took / 1e6)
 ";
 
@@ -69,14 +73,15 @@ pub(crate) fn connect(bed: &Bed) -> Result<Vec<Row>, String> {
     let many = bed.runtime.block_on(create(bed, policy(&name, MANY)?))?;
     let (mut small, mut large, mut direct) = (Samples::default(), Samples::default(), Samples::default());
     let mut again = Samples::default();
-    let (port, count) = (PORT.to_string(), CONNECTIONS.to_string());
+    let (port, count, warm_up) = (PORT.to_string(), CONNECTIONS.to_string(), WARM_UP.to_string());
+    let arguments = [name.as_str(), &port, &count, &warm_up];
     for _ in 0..bed.rounds(ROUNDS) {
         let host = address.v4.to_string();
-        note(&mut direct, on_host(CONNECT, &[&host, &port, &count]));
-        let inside = bed.runtime.block_on(inside(few.as_ref(), CONNECT, &[&name, &port, &count]));
-        note(&mut small, inside.clone());
-        note(&mut again, inside);
-        note(&mut large, bed.runtime.block_on(self::inside(many.as_ref(), CONNECT, &[&name, &port, &count])));
+        note(&mut direct, on_host(CONNECT, &[&host, &port, &count, &warm_up]));
+        let through = bed.runtime.block_on(inside(few.as_ref(), CONNECT, &arguments));
+        note(&mut small, through.clone());
+        note(&mut again, through);
+        note(&mut large, bed.runtime.block_on(inside(many.as_ref(), CONNECT, &arguments)));
     }
     for sandbox in [few, many] {
         bed.runtime.block_on(sandbox.destroy()).map_err(|error| error.to_string())?;
@@ -128,7 +133,7 @@ pub(crate) fn create_with_policy(bed: &Bed) -> Result<Vec<Row>, String> {
         policy.map_or(options.clone(), |policy| options.with_egress(policy))
     };
     let policy = policy("host.example.test", FEW)?;
-    for turn in 0..bed.rounds(CREATIONS) + 10 {
+    for turn in 0..bed.rounds(CREATIONS) + WARM_UP {
         for (samples, policy) in [(&mut without, None), (&mut with, Some(policy.clone()))] {
             let begun = Instant::now();
             let made = bed.runtime.block_on(bed.provider.create(options(policy)));
@@ -137,9 +142,11 @@ pub(crate) fn create_with_policy(bed: &Bed) -> Result<Vec<Row>, String> {
             if let Ok(sandbox) = &made {
                 bed.runtime.block_on(sandbox.destroy()).map_err(|error| error.to_string())?;
             }
-            if turn >= 10 {
+            if turn >= WARM_UP {
                 samples.took(took, made);
             }
+            // The next one is prepared aside, whoever's it is.
+            std::thread::sleep(REST);
         }
     }
     let peer = Peer::measured("create without a policy", without);

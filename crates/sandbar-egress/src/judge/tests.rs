@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use proptest::prelude::*;
 use sandbar_core::{
     Cidr, DecisionReason, Destination, EgressPolicy, HeaderInjection, Hostname, Otherwise, Protocol, Verdict,
@@ -164,26 +162,19 @@ fn an_explanation_says_that_a_retry_will_not_help() {
 }
 
 #[test]
-fn many_rules_cost_as_much_as_few() {
-    let timed = |count: usize| {
-        let mut allow: Vec<String> = (0..count / 2).map(|n| format!("h{n}.example.com")).collect();
-        allow.extend((0..count / 4).map(|n| format!("same.example.com:{}", n + 1)));
-        allow.extend((0..count / 4).map(|n| format!("11.{}.{}.0/24", n / 250, n % 250)));
-        let judge = Judge::new(&EgressPolicy::allow(allow.iter().map(String::as_str)).unwrap()).unwrap();
-        let asked: Vec<_> =
-            ["h0.example.com", "same.example.com", "no.example.test", "11.0.0.9", "12.0.0.1"].map(to).into();
-        // The least of several rounds: whatever else the machine does only adds.
-        let round = || {
-            let start = Instant::now();
-            for destination in asked.iter().cycle().take(5000) {
-                std::hint::black_box(judge.decide(destination, 443, Protocol::Tcp));
-            }
-            start.elapsed()
-        };
-        (0..9).map(|_| round()).min().unwrap()
-    };
-    let (few, many) = (timed(20), timed(10_000));
-    assert!(many < few * 4, "10,000 rules took {many:?}, 20 took {few:?}");
+fn ten_thousand_rules_are_as_right_as_one() {
+    let count = 10_000;
+    let mut allow: Vec<String> = (0..count / 2).map(|n| format!("h{n}.example.com")).collect();
+    allow.extend((0..count / 4).map(|n| format!("same.example.com:{}", n + 1)));
+    allow.extend((0..count / 4).map(|n| format!("11.{}.{}.0/24", n / 250, n % 250)));
+    let judge = Judge::new(&EgressPolicy::allow(allow.iter().map(String::as_str)).unwrap()).unwrap();
+    let allows = |host: &str, port| judge.decide(&to(host), port, Protocol::Tcp).is_allowed();
+    for n in [0, 1, 2499, count / 2 - 1] {
+        assert!(allows(&format!("h{n}.example.com"), 443) && !allows(&format!("h{n}.example.com"), 22));
+    }
+    assert!(allows("same.example.com", 1) && allows("same.example.com", 2500));
+    assert!(!allows("same.example.com", 2501) && !allows("h5000.example.com", 443));
+    assert!(allows("11.9.249.9", 80) && !allows("11.9.250.9", 80) && !allows("11.10.0.1", 80));
 }
 
 fn names() -> impl Strategy<Value = String> {
