@@ -117,7 +117,7 @@ impl Gateway {
         let mut tasks = JoinSet::new();
         tasks.spawn(tcp::accept(listener, state.clone()));
         tasks.spawn(serve_udp(dns_udp, responder.clone()));
-        tasks.spawn(serve_tcp(dns_tcp, responder));
+        tasks.spawn(serve_tcp(dns_tcp, responder, state.limits.question_connections));
         tasks.spawn(tick(state.recorder.clone()));
         Ok(Self { state, serving: Arc::new(Serving { udp: Mutex::new(udp), _tasks: tasks }) })
     }

@@ -26,6 +26,8 @@ pub struct Limits {
     pub questions_per_second: u32,
     /// Questions to the resolver at once, after a quiet time.
     pub question_burst: u32,
+    /// Connections to the resolver at once.
+    pub question_connections: usize,
     /// Names that get an address, over the sandbox's life.
     pub names: usize,
     /// New names per minute that no rule spells out, in the long run.
@@ -60,6 +62,8 @@ const DIAL: Duration = Duration::from_secs(10);
 const QUESTIONS_PER_SECOND: u32 = 200;
 /// Questions at once.
 const QUESTION_BURST: u32 = 400;
+/// Programs ask again over TCP only where an answer was cut, and none of the resolver's is.
+const QUESTION_CONNECTIONS: usize = 64;
 /// Names over a life: far below the 130,816 addresses of the pool, some megabytes of the gateway's memory.
 const NAMES: usize = 32_768;
 /// New names per minute below wildcards.
@@ -83,11 +87,54 @@ impl Default for Limits {
             dial: DIAL,
             questions_per_second: QUESTIONS_PER_SECOND,
             question_burst: QUESTION_BURST,
+            question_connections: QUESTION_CONNECTIONS,
             names: NAMES,
             new_names_per_minute: NEW_NAMES_PER_MINUTE,
             new_name_burst: NEW_NAME_BURST,
             wildcard_label_bytes: WILDCARD_LABEL_BYTES,
             bytes_out: None,
         }
+    }
+}
+
+/// Descriptors that a TCP connection takes at most: itself, and either the one outside or both questions for its name.
+const PER_CONNECTION: usize = 3;
+
+impl Limits {
+    /// The defaults, or less where they could take more than `descriptors`: a sandbox that opens all that it may leaves the rest of the process
+    /// what that needs.
+    pub fn within(descriptors: usize) -> Self {
+        let limits = Self::default();
+        let (udp_flows, question_connections) =
+            (limits.udp_flows.min(descriptors / 8), limits.question_connections.min(descriptors / 16));
+        let rest = descriptors.saturating_sub(udp_flows + question_connections);
+        let connections = limits.connections.min(rest / PER_CONNECTION).max(1);
+        Self {
+            connections,
+            udp_flows: udp_flows.max(1),
+            question_connections: question_connections.max(1),
+            ..limits
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_open_at_once_fits_in_what_there_is() {
+        assert_eq!(Limits::within(usize::MAX), Limits::default());
+        assert_eq!(Limits::within(1 << 12), Limits::default());
+        for descriptors in [8, 32, 100, 256, 1000, 2048, 4096] {
+            let Limits { connections, udp_flows, question_connections, .. } = Limits::within(descriptors);
+            let most = connections * PER_CONNECTION + udp_flows + question_connections;
+            assert!(most <= descriptors, "{descriptors}: {connections}, {udp_flows}, {question_connections}");
+            assert!(
+                connections * PER_CONNECTION * 2 >= descriptors.min(1024 * PER_CONNECTION),
+                "{descriptors}: {connections}"
+            );
+        }
+        assert_eq!(Limits::within(0).connections, 1);
     }
 }

@@ -11,8 +11,6 @@ use super::responder::Responder;
 
 /// Largest datagram that is read: far more than a question has.
 const DATAGRAM: usize = 4096;
-/// Connections at once.
-const CONNECTIONS: usize = 64;
 /// How long a connection may take for its next question, and for taking an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a datagram may wait for room.
@@ -40,13 +38,13 @@ pub(crate) async fn serve_udp(socket: UdpSocket, responder: Arc<Responder>) {
     }
 }
 
-/// Answers connections.
-pub(crate) async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>) {
+/// Answers connections, so many at once.
+pub(crate) async fn serve_tcp(listener: TcpListener, responder: Arc<Responder>, most: usize) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
             Some(_) = open.join_next() => {}
-            accepted = listener.accept(), if open.len() < CONNECTIONS => match accepted {
+            accepted = listener.accept(), if open.len() < most => match accepted {
                 Ok((stream, _)) => drop(open.spawn(converse(stream, responder.clone()))),
                 Err(_) => sleep(PAUSE).await,
             },

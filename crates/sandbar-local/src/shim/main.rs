@@ -13,8 +13,9 @@ use crate::doctor;
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::Home;
 
-/// Descriptors that a shim can have use for: both ends of all connections, listeners, and answers full of descriptors, with room to spare.
-const DESCRIPTORS: u64 = 8192;
+/// Descriptors that a shim can have use for: both ends of all connections into the sandbox and out of it, listeners, and
+/// answers full of descriptors, with room to spare.
+const DESCRIPTORS: u64 = 16_384;
 
 /// `main` of the shim, for an executable that was started under the name `sandbar-shim`. Reads its orders from standard input, reports on
 /// standard output, and ends with the sandbox.
