@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use sandbar_core::{Cidr, EgressPolicy, EgressRules, ErrorKind, Otherwise, Protocol, Result, Target};
 use sandbar_egress::{AddressClass, classify};
+use sandbar_engine::network::DNS_PORT;
 
 use crate::config::BACKEND;
 use crate::error::fail;
-use crate::home::SealedPolicy;
+use crate::home::{MAX_POLICY, SealedPolicy};
 
 /// Ports of UDP rules that a sandbox can have: each takes a socket, and those are made with the sandbox.
 pub(crate) const MAX_UDP_PORTS: usize = sandbar_engine::network::UDP_SOCKETS;
@@ -18,12 +19,20 @@ pub(crate) fn seal(operation: &'static str, policy: EgressPolicy) -> Result<Seal
     if let EgressPolicy::Rules(rules) = &policy {
         check(operation, rules)?;
     }
-    SealedPolicy::seal(policy).ok_or_else(|| {
+    let sealed = SealedPolicy::seal(policy).ok_or_else(|| {
         let message = "a rule injects a header whose value is not known";
         fail(ErrorKind::InvalidInput, operation, message).with_hint(
             "a policy that was read back has the names of its headers only: give their values again",
         )
-    })
+    })?;
+    let size = sealed.size();
+    if size > MAX_POLICY {
+        let message =
+            format!("the egress policy takes {size} bytes with its headers, more than {MAX_POLICY}");
+        return Err(fail(ErrorKind::InvalidInput, operation, message)
+            .with_hint("put names below one domain into one rule, as in `*.example.com`, with one header for all of them"));
+    }
+    Ok(sealed)
 }
 
 fn check(operation: &'static str, rules: &EgressRules) -> Result<()> {
@@ -67,6 +76,13 @@ fn check(operation: &'static str, rules: &EgressRules) -> Result<()> {
         }
     }
     let udp = rules.allow.iter().filter(|rule| rule.protocol == Protocol::Udp);
+    for rule in udp.clone() {
+        if rule.ports.contains(DNS_PORT) {
+            let why = format!("UDP port {DNS_PORT} is the sandbox's own resolver's");
+            let hint = "leave it out: names that a rule allows are resolved without it";
+            return Err(unsupported(rule.to_string(), &why, hint));
+        }
+    }
     let mut ports = BTreeSet::new();
     for rule in udp {
         for port in rule.ports.ranges().flatten() {
@@ -105,7 +121,9 @@ mod tests {
         for (allow, deny, otherwise, rule) in [
             (&["[2001:db8::/32]:443"][..], &[][..], Otherwise::Deny, "[2001:db8::/32]:443"),
             (&[], &["a.test"], Otherwise::Allow, "a.test"),
-            (&["a.test:53/udp", "b.test:1000-1020/udp"], &[], Otherwise::Deny, "b.test:1000-1020/udp"),
+            (&["a.test:53/udp"], &[], Otherwise::Deny, "a.test:53/udp"),
+            (&["a.test:443/udp", "10.1.2.0/24:50-60/udp"], &[], Otherwise::Deny, "10.1.2.0/24:50-60/udp"),
+            (&["a.test:54/udp", "b.test:1000-1020/udp"], &[], Otherwise::Deny, "b.test:1000-1020/udp"),
         ] {
             let text = refused(allow, deny, otherwise);
             assert!(text.contains(rule), "{text}");
@@ -117,10 +135,22 @@ mod tests {
         let fine = EgressPolicy::allow(["0.0.0.0/0", "10.0.0.0/8", "100.64.0.0/10", "1.1.1.1"]).unwrap();
         seal("create", fine).unwrap();
         let fine = EgressPolicy::rules(
-            vec!["a.test:1-65535".parse().unwrap(), "a.test:53/udp".parse().unwrap()],
+            vec!["a.test:1-65535".parse().unwrap(), "a.test:443/udp".parse().unwrap()],
             vec!["a.test".parse().unwrap()],
             Otherwise::Deny,
         );
         seal("create", fine).unwrap();
+    }
+
+    #[test]
+    fn one_that_no_shim_would_read_is_refused_by_its_size() {
+        let header = sandbar_core::HeaderInjection::new("x-key", "v".repeat(8 << 10)).unwrap();
+        let rule =
+            |n| format!("n{n}.test").parse::<sandbar_core::EgressRule>().unwrap().with_header(header.clone());
+        let policy = |count| EgressPolicy::rules((0..count).map(rule).collect(), Vec::new(), Otherwise::Deny);
+        seal("create", policy(1400)).unwrap();
+        let error = seal("create", policy(1600)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("12582912") && !format!("{error:?}").contains("vvv"), "{error}");
     }
 }

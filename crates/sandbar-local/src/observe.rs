@@ -133,10 +133,12 @@ impl Observed {
             reasons.push("nobody serves its published ports now: the next command that needs it does".into());
         }
         if self.gateway() == Some(GatewayState::Down) {
-            reasons.push(
-                "its gateway is down, so it has no network: the next command that needs it brings it back"
-                    .into(),
-            );
+            let way_out = if self.guarded {
+                "a new sandbox has one"
+            } else {
+                "the next command that needs it brings it back"
+            };
+            reasons.push(format!("its gateway is down, so it has no network: {way_out}"));
         }
         if base.is_some_and(|base| base.fingerprint != self.record.private.fingerprint) {
             reasons.push("base changed".into());

@@ -20,6 +20,6 @@ pub(crate) use folder::Folder;
 pub(crate) use lock::Lock;
 pub(crate) use main_log::{MainLog, MainLogReader};
 pub(crate) use open::Home;
-pub(crate) use policy::SealedPolicy;
+pub(crate) use policy::{MAX_POLICY, SealedPolicy};
 pub(crate) use record::{AgentMark, NO_EGRESS, Owner, Private, StoredRecord, isolation, now};
 pub(crate) use slots::ID_RANGES;

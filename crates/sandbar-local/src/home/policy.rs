@@ -10,8 +10,8 @@ use super::Folder;
 
 /// The file.
 const POLICY: &str = "egress.json";
-/// Longest file that is read, in bytes: the most rules there may be take a few MiB.
-const MAX_POLICY: usize = 32 << 20;
+/// Largest policy that is taken, in bytes: the most rules there may be take some 7 MiB; what is left is for the values of headers.
+pub(crate) const MAX_POLICY: usize = 12 << 20;
 
 /// A policy as it is passed on and kept: whole, secrets too.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,9 +45,31 @@ impl SealedPolicy {
         Ok(policy)
     }
 
+    /// How many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        let mut counted = Counted(0);
+        // Counting does not fail, and what can't be written down is found out by whoever does that.
+        let _ = serde_json::to_writer(&mut counted, self);
+        counted.0
+    }
+
     /// The policy for everybody's eyes.
     pub(crate) fn public(&self) -> &EgressPolicy {
         &self.policy
+    }
+}
+
+/// Takes bytes and keeps their number.
+struct Counted(usize);
+
+impl io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -95,6 +117,7 @@ mod tests {
         let text = serde_json::to_string(&sealed).unwrap();
         let back: SealedPolicy = serde_json::from_str(&text).unwrap();
         assert_eq!(back.open().unwrap(), policy);
+        assert_eq!(sealed.size(), text.len());
         // What was read back for everybody's eyes can't be sealed: its value would be lost.
         assert_eq!(
             SealedPolicy::seal(serde_json::from_str(&serde_json::to_string(&policy).unwrap()).unwrap()),

@@ -116,8 +116,32 @@ pub(super) fn config(
     serde_json::to_vec(&config).map_err(|cause| io_error("create", "agent configuration", cause))
 }
 
-/// Writes the configuration to the agent that waits for it. That it is complete shows by the end of the pipe, so this takes it.
-pub(super) fn tell(pipe: OwnedFd, text: &[u8]) -> Result<()> {
+/// A configuration, and the pipe to the agent that waits for it.
+pub(super) struct Configuration {
+    pipe: OwnedFd,
+    text: Vec<u8>,
+}
+
+impl Configuration {
+    pub(super) fn new(pipe: OwnedFd, text: Vec<u8>) -> Self {
+        Self { pipe, text }
+    }
+
+    /// Writes it. That it is complete shows by the end of the pipe, so this takes it.
+    pub(super) fn tell(self) -> Result<()> {
+        let Self { pipe, text } = self;
+        write(pipe, &text)
+    }
+}
+
+impl std::fmt::Debug for Configuration {
+    /// Without the environment.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Configuration").field("pipe", &self.pipe).finish_non_exhaustive()
+    }
+}
+
+fn write(pipe: OwnedFd, text: &[u8]) -> Result<()> {
     let broken = |cause: std::io::Error| io_error("create", "the agent's configuration", cause);
     rustix::io::ioctl_fionbio(&pipe, true).map_err(|cause| broken(cause.into()))?;
     let end = Instant::now() + READS;

@@ -7,7 +7,7 @@ use sandbar_core::{
 };
 use serde_json::Map;
 
-use super::agent;
+use super::agent::{self, Configuration};
 use super::guard::{Guard, Wish};
 use super::listener::Listener;
 use super::pipes::Pipes;
@@ -44,16 +44,22 @@ pub(super) fn create(
     };
     let config = parts.config.take();
     let making = Making { parts: &parts, record: &record };
-    if let Err(error) = making.make(orders, config, pipes) {
-        return Err(undo(&parts, error, Some(record)));
-    }
+    let configuration = match making.make(orders, config, pipes) {
+        Ok(configuration) => configuration,
+        Err(error) => return Err(undo(&parts, error, Some(record))),
+    };
     let Parts { home, folder, lock, shape, cgroup, agent, log, .. } = parts;
     let mut shared = Shared::new(home, folder, lock, record, cgroup, agent.pidfd);
     // Through a folder of the host's that others use, too, a descriptor can be handed out of the sandbox, and work on what it names afterwards.
     if shape.mounts.is_empty() {
         shared.untouched_layers = Layers::Kept;
     }
-    let wish = Wish { ports: listeners, lifetime_ms: orders.lifetime_ms, network: agent.network };
+    let wish = Wish {
+        ports: listeners,
+        lifetime_ms: orders.lifetime_ms,
+        network: agent.network,
+        configuration: Some(configuration),
+    };
     Ok(Guard::of_new(shared, wish, log))
 }
 
@@ -64,8 +70,8 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// The record comes before the configuration: whatever runs and is more than a wait for it has a record.
-    fn make(&self, orders: &CreateOrders, config: Option<OwnedFd>, pipes: &Pipes) -> Result<()> {
+    /// The record comes before the agent is configured: whatever runs and is more than a wait for that has a record.
+    fn make(&self, orders: &CreateOrders, config: Option<OwnedFd>, pipes: &Pipes) -> Result<Configuration> {
         let Parts { folder, ids, host, .. } = self.parts;
         let deadline = deadline(orders.lifetime_ms, now())?;
         let text = agent::config(folder.id(), orders, deadline, ids, host)?;
@@ -76,9 +82,9 @@ impl Making<'_> {
         self.save()?;
         self.claim_name(orders)?;
         still_wanted(pipes)?;
-        let config =
+        let pipe =
             config.ok_or_else(|| fail(ErrorKind::Unexpected, "create", "the agent is configured already"))?;
-        agent::tell(config, &text)
+        Ok(Configuration::new(pipe, text))
     }
 
     fn claim_name(&self, orders: &CreateOrders) -> Result<()> {

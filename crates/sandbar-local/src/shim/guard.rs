@@ -12,6 +12,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::agent::Configuration;
 use super::listener::Listener;
 use super::pipes::Pipes;
 use super::protocol::Report;
@@ -61,6 +62,8 @@ pub(super) struct Wish {
     pub(super) lifetime_ms: Option<u64>,
     /// The sockets of its network, which a gateway is to serve.
     pub(super) network: Option<NetworkSockets>,
+    /// What the agent waits for.
+    pub(super) configuration: Option<Configuration>,
 }
 
 /// Why a sandbox' time is over.
@@ -135,10 +138,12 @@ impl Guard {
                     let _ = keeping.await;
                 });
                 let watched = pipes.owner().map_err(fail_setup)?;
-                // Before anything of the caller's runs: the main command may be the first to ask for a name.
+                // Before anything of the caller's runs: the main command may be the first to ask for a name, or to dial an address.
+                let has_gateway = wish.network.is_some();
                 if let Some(network) = wish.network.take() {
                     egress::start(shared, network).await?;
                 }
+                wish.configuration.take().map_or(Ok(()), Configuration::tell)?;
                 await_ready(shared, &agent, &watched).await?;
                 if shared.look(|record| record.main.is_some()) {
                     main_command::await_start(shared).await?;
@@ -153,6 +158,7 @@ impl Guard {
                 let ready = now();
                 let deadline = create::deadline(wish.lifetime_ms, ready)?;
                 let published = shared.ports.list();
+                let gateway = has_gateway.then(|| egress::state(shared));
                 shared
                     .update(|record| {
                         record.ports = published;
@@ -160,12 +166,14 @@ impl Guard {
                         record.state = State::Running;
                         record.started_at = Some(ready);
                         record.deadline = deadline;
+                        record.egress.gateway = gateway;
                     })
                     .map_err(|cause| io_error("create", "`record.json`", cause))?;
             }
             Beginning::Adopted(network) => {
                 if let Some(network) = network.take() {
                     egress::start(shared, network).await?;
+                    egress::mark(shared);
                 }
                 ports::bring_back(shared)?;
             }

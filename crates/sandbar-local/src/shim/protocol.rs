@@ -20,8 +20,8 @@ pub(crate) const VERSION: u32 = 3;
 /// The oldest version that this one understands. What is sent carries the oldest version that has it, so that a shim or an executable of before goes on
 /// with what it knows, and refuses the rest instead of passing it over.
 pub(crate) const OLDEST: u32 = 1;
-/// Longest line in either direction, in bytes: an environment and labels at their limits fit.
-pub(crate) const MAX_LINE: usize = 8 << 20;
+/// Longest line in either direction, in bytes: an environment and labels at their limits fit, with a policy at its.
+pub(crate) const MAX_LINE: usize = 16 << 20;
 
 /// The first line to a new shim.
 #[derive(Debug, Serialize, Deserialize)]

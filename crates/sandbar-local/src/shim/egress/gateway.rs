@@ -2,6 +2,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use sandbar_core::{
     Destination, EgressCounters, EgressPolicy, ErrorKind, Explanation, GatewayState, Protocol, Result,
 };
@@ -48,25 +49,20 @@ impl Egress {
     }
 }
 
-/// Starts the gateway of a sandbox under the policy that stands in its folder and record.
+/// Starts the gateway of a sandbox under the policy that stands in its folder and record. That it serves is the caller's to [`mark`].
 pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets) -> Result<()> {
-    let policy = if let Some(policy) = shared.look(|record| record.egress.policy.clone()) {
-        policy
-    } else {
-        let kept = shared.folder.policy().map_err(|cause| io_error(START, "`egress.json`", cause))?;
-        let missing = || fail(ErrorKind::Unexpected, START, "the policy of the sandbox is not kept");
-        kept.ok_or_else(missing)?.open()?
-    };
+    let kept = kept(shared).map_err(|cause| io_error(START, "`egress.json`", cause))?;
+    let policy = kept.open()?;
     let NetworkSockets { tcp, dns_udp, dns_tcp, routes, udp } = sockets;
     let mut routes = Routes::new(routes, &policy);
-    routes.open(&policy).map_err(|cause| io_error(START, "a route", cause))?;
+    routes.open(&policy).map_err(|cause| not_routed(START, cause))?;
     let journal = Journal::begin(shared).map_err(|cause| io_error(START, "`egress.jsonl`", cause))?;
     let (names, assigned) = AssignedNames::open(&shared.folder)
         .map_err(|cause| io_error(START, "`egress-names.jsonl`", cause))?;
     let sockets = Sockets { tcp, dns_udp, dns_tcp, udp };
     let options = Options {
         policy,
-        limits: Limits::default(),
+        limits: limits(),
         assigned,
         journal: Arc::new(names),
         sink: Arc::new(journal.clone()),
@@ -84,7 +80,7 @@ pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets
             Served::Broken(why) => {
                 log::say(&format_args!("the egress gateway ended: {why}"));
                 hold(&shared.egress.serving).take();
-                mark(&shared, GatewayState::Down);
+                mark(&shared);
             }
         }
     };
@@ -100,8 +96,13 @@ pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets
     };
     let routes = Arc::new(Mutex::new(routes));
     *hold(&shared.egress.serving) = Some(Serving { gateway, journal, routes, _stop: Arc::new(stop) });
-    mark(shared, GatewayState::Serving);
     Ok(())
+}
+
+/// What a gateway may use: a quarter of what this process may open. Half is for published ports, a quarter for what the agent hands over.
+fn limits() -> Limits {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    Limits::within(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
 }
 
 enum Served {
@@ -140,8 +141,14 @@ fn serve(
     }
 }
 
+/// How the gateway of a sandbox that has one is.
+pub(in crate::shim) fn state(shared: &Shared) -> GatewayState {
+    if shared.egress.serving().is_some() { GatewayState::Serving } else { GatewayState::Down }
+}
+
 /// Notes how the gateway is. What can't be written is not the truth for long: whoever looks sees whether the shim lives.
-fn mark(shared: &Shared, state: GatewayState) {
+pub(in crate::shim) fn mark(shared: &Shared) {
+    let state = state(shared);
     if shared.look(|record| record.egress.gateway) == Some(state) {
         return;
     }
@@ -150,20 +157,18 @@ fn mark(shared: &Shared, state: GatewayState) {
     }
 }
 
-/// Puts another policy in force, and keeps it. After an error the one before is in force.
+/// Puts another policy in force, and keeps it. After an error the one that is kept is in force, which is the one before wherever the disk can
+/// be written at all.
 pub(in crate::shim) async fn set_policy(shared: &Shared, sealed: SealedPolicy) -> Result<()> {
     let egress = &shared.egress;
     let _one = egress.changing.lock().await;
     let serving = serving(shared, SET)?;
     let policy = sealed.open()?;
-    let before = serving.gateway.policy();
-    let not_kept = |cause: io::Error| io_error(SET, "`egress.json`", cause);
-    // What a file says that the record does not point to counts for nothing, so this is no change yet where there was none before.
-    let kept = shared.folder.policy().map_err(not_kept)?;
+    let kept = kept(shared).map_err(not_kept)?;
     let routed = hold(&serving.routes).open(&policy);
     if let Err(cause) = routed {
-        let _ = hold(&serving.routes).close(&before);
-        return Err(io_error(SET, "a route", cause));
+        let _ = hold(&serving.routes).close(&serving.gateway.policy());
+        return Err(not_routed(SET, cause));
     }
     let changed = match timeout(CHANGE, serving.gateway.set_policy(&policy)).await {
         Ok(Ok(())) => {
@@ -175,24 +180,60 @@ pub(in crate::shim) async fn set_policy(shared: &Shared, sealed: SealedPolicy) -
             Err(fail(ErrorKind::Timeout, SET, message))
         }
     };
-    if let Err(error) = changed {
-        // The disk and the gateway are to say the same; the stricter side wins where not even that works.
-        let undone = match timeout(CHANGE, serving.gateway.set_policy(&before)).await {
-            Ok(undone) => undone.is_ok(),
-            Err(_) => false,
-        };
-        let kept = kept.map_or(Ok(()), |kept| shared.folder.keep_policy(&kept));
-        if !undone || kept.is_err() {
-            let _ = timeout(CHANGE, serving.gateway.set_policy(&EgressPolicy::DenyAll)).await;
-        }
-        let _ = hold(&serving.routes).close(&before);
-        return Err(error);
-    }
-    if let Err(cause) = hold(&serving.routes).close(&policy) {
+    let in_force = match changed {
+        Ok(()) => Ok(policy),
+        Err(error) => Err((follow_disk(shared, &serving, &kept).await, error)),
+    };
+    let needed = in_force.as_ref().unwrap_or_else(|(policy, _)| policy);
+    if let Err(cause) = hold(&serving.routes).close(needed) {
         // The gateway refuses what comes by it.
         log::say(&format_args!("a route that is not needed any more stays: {cause}"));
     }
-    Ok(())
+    in_force.map(drop).map_err(|(_, error)| error)
+}
+
+/// Brings gateway and disk together after a change that did not come off, and answers what is in force then.
+async fn follow_disk(shared: &Shared, serving: &Serving, before: &SealedPolicy) -> EgressPolicy {
+    let differs = || kept(shared).map_or(true, |now| now != *before);
+    if differs() && !shared.look(|record| record.egress.policy.is_some()) {
+        // A full disk may have no room for this either; then what it has by now counts.
+        let _ = shared.folder.keep_policy(before);
+    }
+    // Whoever can't read what is allowed allows nothing.
+    let policy = kept(shared).and_then(|kept| kept.open().map_err(io::Error::other)).unwrap_or_default();
+    if serving.gateway.policy() == policy {
+        return policy;
+    }
+    match timeout(CHANGE, serving.gateway.set_policy(&policy)).await {
+        Ok(Ok(())) => policy,
+        Ok(Err(_)) | Err(_) => {
+            let _ = timeout(CHANGE, serving.gateway.set_policy(&EgressPolicy::DenyAll)).await;
+            EgressPolicy::DenyAll
+        }
+    }
+}
+
+/// The policy that stands on disk: the one that readers get, and that a gateway starts with.
+fn kept(shared: &Shared) -> io::Result<SealedPolicy> {
+    if let Some(policy) = shared.look(|record| record.egress.policy.clone()) {
+        return SealedPolicy::seal(policy).ok_or_else(|| io::Error::other("the record has no secrets"));
+    }
+    shared.folder.policy()?.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn not_kept(cause: io::Error) -> sandbar_core::Error {
+    io_error(SET, "`egress.json`", cause)
+}
+
+fn not_routed(operation: &'static str, cause: io::Error) -> sandbar_core::Error {
+    let is_refused = cause.kind() == io::ErrorKind::PermissionDenied;
+    let error = io_error(operation, "what the policy says of addresses", cause);
+    if is_refused {
+        return error.with_hint(
+            "run this as the user who made the sandbox, or as root with the capability `CAP_NET_ADMIN`; or allow hosts by name, which takes no route",
+        );
+    }
+    error
 }
 
 fn point_to_file(shared: &Shared) -> Result<()> {

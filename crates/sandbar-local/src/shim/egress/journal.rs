@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbar_core::Decision;
 use sandbar_egress::DecisionSink;
@@ -17,6 +17,8 @@ const WAITING: usize = 4096;
 const BATCH: usize = 256;
 /// How long a question whether all is written may wait.
 const FLUSH: Duration = Duration::from_secs(5);
+/// Between two lines about what is not kept, in the shim's log.
+const TELL: Duration = Duration::from_secs(60);
 
 enum Entry {
     Decision(Box<Decision>),
@@ -68,6 +70,7 @@ impl DecisionSink for Journal {
 
 fn write(mut log: DecisionLog, shared: &Shared, waiting: &Receiver<Entry>, lost: &AtomicU64) {
     let mut batch = Vec::with_capacity(BATCH);
+    let mut losses = Losses::default();
     while let Ok(first) = waiting.recv() {
         let mut flushed = Vec::new();
         let more = std::iter::from_fn(|| waiting.try_recv().ok()).take(BATCH);
@@ -77,16 +80,68 @@ fn write(mut log: DecisionLog, shared: &Shared, waiting: &Receiver<Entry>, lost:
                 Entry::Flush(done) => flushed.push(done),
             }
         }
+        losses.more += lost.swap(0, Ordering::Relaxed);
         if let Err(cause) = log.append(&shared.folder, &batch) {
-            log::say(&format_args!("{} decisions of the gateway are not kept: {cause}", batch.len()));
+            losses.more += batch.len() as u64;
+            losses.cause = Some(cause);
         }
         batch.clear();
-        match lost.swap(0, Ordering::Relaxed) {
-            0 => {}
-            lost => log::say(&format_args!("{lost} decisions of the gateway came too fast and are not kept")),
+        if let Some(told) = losses.due(Instant::now()) {
+            log::say(&told);
         }
         for done in flushed {
             let _ = done.send(());
         }
+    }
+}
+
+/// Decisions that are not in the file. They are told now and then: what makes them is the sandbox, and the shim's log has no other bound.
+#[derive(Debug, Default)]
+struct Losses {
+    more: u64,
+    cause: Option<std::io::Error>,
+    told: Option<Instant>,
+}
+
+impl Losses {
+    /// What is to be said of them now.
+    fn due(&mut self, now: Instant) -> Option<String> {
+        let is_quiet = self.told.is_none_or(|told| now.saturating_duration_since(told) >= TELL);
+        if self.more == 0 || !is_quiet {
+            return None;
+        }
+        self.told = Some(now);
+        let count = std::mem::take(&mut self.more);
+        let why = match self.cause.take() {
+            Some(cause) => cause.to_string(),
+            None => "they came too fast".to_owned(),
+        };
+        Some(format!("{count} decisions of the gateway are not kept: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told_at_once_and_then_together() {
+        let start = Instant::now();
+        let mut losses = Losses::default();
+        assert_eq!(losses.due(start), None);
+        losses.more = 3;
+        assert_eq!(losses.due(start).unwrap(), "3 decisions of the gateway are not kept: they came too fast");
+        let mut told = 0;
+        for second in 1..=120 {
+            losses.more += 1000;
+            losses.cause = Some(std::io::Error::other("no room"));
+            let text = losses.due(start + Duration::from_secs(second));
+            assert!(
+                text.as_ref().is_none_or(|text| text.starts_with("60000 ") && text.ends_with("no room")),
+                "{text:?}"
+            );
+            told += usize::from(text.is_some());
+        }
+        assert_eq!(told, 2);
     }
 }

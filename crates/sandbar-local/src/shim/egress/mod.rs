@@ -4,7 +4,7 @@ mod gateway;
 mod journal;
 mod routes;
 
-pub(super) use gateway::{Egress, explain, read, set_policy, start};
+pub(super) use gateway::{Egress, explain, mark, read, set_policy, start, state};
 
 /// Stack of each thread here, in bytes: nothing recurses, and what waits is on the heap.
 const STACK: usize = 512 << 10;

@@ -1,10 +1,11 @@
 use std::collections::BTreeSet;
+use std::error::Error as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 
 use sandbar_core::{EgressPolicy, EgressRules, Otherwise, Target};
-use sandbar_engine::network::{add_route, remove_route};
+use sandbar_engine::network::{RouteError, add_route, remove_route};
 
 /// A network that leads to the gateway.
 type Route = (Ipv4Addr, u8);
@@ -26,7 +27,7 @@ impl Routes {
     pub(super) fn open(&mut self, policy: &EgressPolicy) -> io::Result<()> {
         for route in of(policy) {
             // One that is there already is fine, also where this did not know of it.
-            add_route(&self.socket, route.0, route.1).map_err(io::Error::other)?;
+            add_route(&self.socket, route.0, route.1).map_err(as_io)?;
             self.present.insert(route);
         }
         Ok(())
@@ -37,11 +38,17 @@ impl Routes {
         let needed = of(policy);
         let over: Vec<Route> = self.present.difference(&needed).copied().collect();
         for route in over {
-            remove_route(&self.socket, route.0, route.1).map_err(io::Error::other)?;
+            remove_route(&self.socket, route.0, route.1).map_err(as_io)?;
             self.present.remove(&route);
         }
         Ok(())
     }
+}
+
+/// Of the kind that the kernel's answer is.
+fn as_io(error: RouteError) -> io::Error {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    io::Error::new(cause.map_or(io::ErrorKind::Other, io::Error::kind), error)
 }
 
 /// The routes of a policy.
