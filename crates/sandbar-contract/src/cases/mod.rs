@@ -14,6 +14,7 @@ mod list;
 mod lookup;
 mod main_command;
 mod metrics;
+mod network;
 mod options;
 mod output;
 mod pausing;
@@ -48,6 +49,7 @@ pub(crate) fn all() -> Vec<Case> {
         tree::CASES,
         watching::CASES,
         ports::CASES,
+        network::CASES,
         guest::CASES,
         metrics::CASES,
         main_command::CASES,

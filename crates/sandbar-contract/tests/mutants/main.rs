@@ -4,6 +4,7 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod files;
+mod gateway;
 mod main_command;
 mod mutation;
 mod processes;

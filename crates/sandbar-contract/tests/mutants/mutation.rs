@@ -141,6 +141,32 @@ mutations! {
     UsageOfTheLiving => "usage.living_sandbox_has_none",
     /// An end leaves no entry.
     UsageIsForgotten => "usage.destroyed_sandbox_has_one_entry",
+    /// Another policy is taken, and nothing changes.
+    SetPolicyIsANoOp => "network.set_replaces_the_policy",
+    /// The record keeps the policy of the creation.
+    RecordKeepsFirstPolicy => "network.set_is_in_the_record",
+    /// A policy that is refused is in force all the same.
+    RefusedPolicyIsInForce => "network.too_many_rules_change_nothing",
+    /// A rule that can't be enforced is left out.
+    DropsWhatItCanNotEnforce => "network.what_can_not_be_enforced_is_refused_by_its_rule",
+    /// Values of injected headers are read back.
+    ShowsInjectedValues => "network.value_of_a_header_is_not_read_back",
+    /// A header without a value is dropped.
+    DropsHeadersWithoutValue => "network.policy_without_its_values_is_refused",
+    /// Every explanation says allowed.
+    ExplainsAllAsAllowed => "network.explain_tells_allowed_from_denied",
+    /// Explanations are of the policy of the creation.
+    ExplainsTheFirstPolicy => "network.explain_follows_a_change",
+    /// An explanation is counted as a denial.
+    CountsExplanations => "network.explain_counts_nothing",
+    /// A change of the policy is not told.
+    HidesPolicyChanges => "network.change_is_in_the_decisions",
+    /// All decisions come, whatever part was asked for.
+    DecisionsIgnoreTail => "network.tail_and_since_leave_out_older_decisions",
+    /// Following decisions does not wait.
+    DecisionsDoNotFollow => "network.followed_decisions_come_and_end",
+    /// A gone sandbox may reach nothing, instead of being gone.
+    GoneSandboxDeniesAll => "network.gone_sandbox_is_not_found",
     /// A volume that could not be looked up does not exist.
     FailedVolumeLookupIsFalse => "volumes.failed_lookup_is_an_error",
 }

@@ -1,4 +1,5 @@
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +12,7 @@ use sandbar_core::{
     VolumeQuery, Volumes, Wake,
 };
 
+use crate::gateway::Gateway;
 use crate::mutation::Mutation;
 use crate::sandbox::MutantSandbox;
 
@@ -19,11 +21,16 @@ use crate::sandbox::MutantSandbox;
 pub(crate) struct Mutant {
     inner: MemoryProvider,
     mutation: Option<Mutation>,
+    gateways: Mutex<HashMap<SandboxId, Arc<Gateway>>>,
 }
 
 impl Mutant {
     pub(crate) fn new(inner: MemoryProvider, mutation: Option<Mutation>) -> Self {
-        Self { inner, mutation }
+        Self { inner, mutation, gateways: Mutex::default() }
+    }
+
+    fn gateway(&self, id: &SandboxId) -> Arc<Gateway> {
+        self.gateways.lock().unwrap().entry(id.clone()).or_default().clone()
     }
 
     fn is(&self, mutation: Mutation) -> bool {
@@ -31,7 +38,8 @@ impl Mutant {
     }
 
     fn wrap(&self, inner: Arc<dyn Sandbox>) -> Arc<dyn Sandbox> {
-        Arc::new(MutantSandbox::new(inner, self.mutation))
+        let gateway = self.gateway(inner.id());
+        Arc::new(MutantSandbox::new(inner, self.mutation, gateway))
     }
 
     fn inner_volumes(&self) -> Result<&dyn Volumes> {
@@ -113,7 +121,7 @@ impl SandboxProvider for Mutant {
             None if self.is(Mutation::AbsenceIsAnError) => {
                 Err(Error::not_found("describe", format!("sandbox `{id}`")))
             }
-            found => Ok(found),
+            found => Ok(found.map(|record| self.gateway(id).recorded(record, self.mutation))),
         }
     }
 

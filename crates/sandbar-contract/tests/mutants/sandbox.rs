@@ -4,10 +4,11 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use sandbar_core::{
     Commands, Deadline, DeadlineAction, DeadlineMode, FileChange, Files, Forking, GuestPath,
-    HibernationOutcome, MainProcess, Metrics, Pausing, Processes, ResourceControl, Result, Sandbox,
+    HibernationOutcome, MainProcess, Metrics, Network, Pausing, Processes, ResourceControl, Result, Sandbox,
     SandboxExt, SandboxId, SandboxRecord, WatchEvents, WatchOptions, Watching,
 };
 
+use crate::gateway::Gateway;
 use crate::mutation::Mutation;
 
 /// A handle with one rule broken, or none.
@@ -15,11 +16,13 @@ use crate::mutation::Mutation;
 pub(crate) struct MutantSandbox {
     pub(crate) inner: Arc<dyn Sandbox>,
     pub(crate) mutation: Option<Mutation>,
+    /// What the reference backend does not emulate.
+    pub(crate) gateway: Arc<Gateway>,
 }
 
 impl MutantSandbox {
-    pub(crate) fn new(inner: Arc<dyn Sandbox>, mutation: Option<Mutation>) -> Self {
-        Self { inner, mutation }
+    pub(crate) fn new(inner: Arc<dyn Sandbox>, mutation: Option<Mutation>, gateway: Arc<Gateway>) -> Self {
+        Self { inner, mutation, gateway }
     }
 
     pub(crate) fn is(&self, mutation: Mutation) -> bool {
@@ -34,7 +37,7 @@ impl Sandbox for MutantSandbox {
     }
 
     async fn record(&self) -> Result<SandboxRecord> {
-        self.inner.record().await
+        Ok(self.gateway.recorded(self.inner.record().await?, self.mutation))
     }
 
     fn commands(&self) -> &dyn Commands {
@@ -80,6 +83,10 @@ impl Sandbox for MutantSandbox {
 
     fn forking(&self) -> Option<&dyn Forking> {
         self.inner.forking()
+    }
+
+    fn network(&self) -> Option<&dyn Network> {
+        Some(self)
     }
 
     fn main_command(&self) -> Option<&dyn MainProcess> {
