@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the long sizes of the long checks. Each is a test that reads its size from `SANDBAR_SOAK`; its output is the result.
 
 use crate::run::cargo;
-use crate::test::build_helper;
+use crate::test::{build_executable, build_helper};
 
 /// A long check: its name, its package, its test target, the test in it, and the size.
 struct Check {
@@ -50,6 +50,20 @@ const CHECKS: &[Check] = &[
         size: 200,
     },
     Check {
+        name: "egress-crowd",
+        package: "sandbar-local",
+        target: "egress_life",
+        test: "crowd::none_reaches_by_the_rule_of_another",
+        size: 200,
+    },
+    Check {
+        name: "egress-kills",
+        package: "sandbar-local",
+        target: "egress_life",
+        test: "kills::killed_in_a_change_the_policy_in_force_is_the_one_described",
+        size: 300,
+    },
+    Check {
         name: "stdin",
         package: "sandbar-cli",
         target: "cli",
@@ -84,13 +98,15 @@ pub(crate) fn run(names: &[String]) -> Result<(), String> {
         return Err(format!("no long check `{unknown}`; there are: {}", known.join(", ")));
     }
     let helper = build_helper("release")?;
+    let rig = build_executable("release", "sandbar-rig", "sandbar-rig")?;
     let mut failed = Vec::new();
     for check in CHECKS.iter().filter(|check| names.is_empty() || names.iter().any(|name| name == check.name))
     {
         let target: &[&str] = if check.target == "lib" { &["--lib"] } else { &["--test", check.target] };
         let mut command = cargo(&["test", "--release", "--locked", "-p", check.package]);
         command.args(target).args(["--", "--exact", "--nocapture", check.test]);
-        command.env("SANDBAR_SOAK", check.size.to_string()).env("SANDBAR_HELPER", &helper);
+        command.env("SANDBAR_SOAK", check.size.to_string());
+        command.env("SANDBAR_HELPER", &helper).env("SANDBAR_RIG_BIN", &rig);
         if let Err(why) = crate::run::run(&mut command) {
             failed.push(format!("{}: {why}", check.name));
         }

@@ -14,8 +14,12 @@ const USER_PACKAGES: &[&str] =
 
 /// Tests (package and name) that need an outside. As this user each of them makes a rig of its own; as an ordinary user the whole
 /// binary is in one that root made, since subordinate ids can't be had inside a user namespace.
-const RIG_TESTS: &[(&str, &str)] =
-    &[("sandbar-local", "egress"), ("sandbar-rig", "rig"), ("sandbar-rig", "resolver")];
+const RIG_TESTS: &[(&str, &str)] = &[
+    ("sandbar-local", "egress"),
+    ("sandbar-local", "egress_life"),
+    ("sandbar-rig", "rig"),
+    ("sandbar-rig", "resolver"),
+];
 
 /// A compiled test.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ mod deaths;
 mod evasions;
 mod frozen;
 mod hostile;
+mod hostile_network;
 mod input;
 mod leftovers;
 mod limits;

@@ -1,0 +1,168 @@
+//! Another policy for a sandbox that runs.
+
+use std::time::{Duration, Instant};
+
+use futures::TryStreamExt;
+use sandbar_core::{
+    DecisionKind, DecisionOptions, DecisionReason, EgressPolicy, ErrorKind, Network, Sandbox, SandboxExt,
+    Verdict,
+};
+use serde_json::json;
+
+use crate::support::{Scene, Tries, scene};
+
+/// How long a flow that is not allowed any more may go on.
+const CUT: Duration = Duration::from_secs(1);
+
+fn network(sandbox: &dyn Sandbox) -> &dyn Network {
+    sandbox.require_network().expect("a network")
+}
+
+#[test]
+fn flows_that_it_forbids_are_cut_and_others_go_on() {
+    scene("change::flows_that_it_forbids_are_cut_and_others_go_on", async |scene| {
+        let rig = &scene.rig;
+        let ((a, a_at), (b, _), cidr) = (rig.host("a"), rig.host("b"), rig.address());
+        let cidr_text = cidr.v4.to_string();
+        let before = [
+            a.clone(),
+            format!("{a}:8000"),
+            format!("{a}:9999/udp"),
+            format!("{b}:8000"),
+            format!("{cidr_text}:8000"),
+        ];
+        let before: Vec<&str> = before.iter().map(String::as_str).collect();
+        let sandbox = scene.allowing(&before).await;
+        let mut doomed = Vec::new();
+        for (host, port) in [(&a, 80), (&a, 443), (&a, 8000), (&cidr_text, 8000)] {
+            doomed.push(((host, port), sandbox.download(host, port).await));
+        }
+        let mut staying = sandbox.download(&b, 8000).await;
+        // One flow, however often it is used.
+        let talk = "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(0.5); s.connect((sys.argv[1], 9999))
+print(address(sys.argv[1]))
+while True:
+    s.send(b'x')
+    try: s.recv(10); print('back', flush=True)
+    except OSError: print('silence', flush=True)
+    time.sleep(0.05)";
+        let mut talking = sandbox.begin(talk, &[&a]).await;
+        let known = talking.line(CUT * 5).await.expect("an address");
+        assert_eq!(talking.line(CUT * 5).await.as_deref(), Some("back"));
+
+        let begun = Instant::now();
+        scene.allow(&*sandbox, &[&format!("{b}:8000")]).await;
+        let seen = rig.mark();
+        assert!(begun.elapsed() < CUT * 2, "{:?}", begun.elapsed());
+        for ((host, port), client) in &mut doomed {
+            let end = client.line(CUT).await;
+            assert!(end.is_some(), "the download from {host}:{port} goes on");
+            assert!(
+                end.as_ref().is_some_and(|end| *port == 443 || end.starts_with("ECONNRESET") || *port == 80),
+                "{port}: {end:?}"
+            );
+        }
+        let mut last = String::new();
+        while last != "silence" {
+            last = talking.line(CUT * 2).await.expect("a line");
+            assert!(begun.elapsed() < CUT * 10, "datagrams go on");
+        }
+        assert_eq!(staying.line(CUT).await, None, "what is still allowed was cut");
+        let tries = "a, known, cidr, b = sys.argv[1:]
+show([address(a), get(known, 80, name=a), get(known, 8000), get(cidr, 8000), echo(known, 9999, 0.5), get(b, 8000)])";
+        let tried = sandbox.python(tries, &[&a, &known, &cidr_text, &b]).await;
+        let tried: Vec<&str> =
+            tried.as_array().expect("a list").iter().filter_map(|one| one.as_str()).collect();
+        assert_eq!((tried[0], tried[3], tried[5]), ("no such name", "ENETUNREACH", "200"));
+        for (at, what) in [(1, "the address of before"), (2, "at another port"), (4, "by a datagram")] {
+            assert!(!["200", "hello"].contains(&tried[at]), "{what}: {tried:?}");
+        }
+        let late: Vec<_> = rig.arrivals_since(seen, Some(a_at.v4.into()));
+        assert!(late.is_empty(), "{late:?}");
+
+        let decisions: Vec<_> = network(&*sandbox)
+            .decisions(DecisionOptions::default())
+            .await
+            .expect("decisions")
+            .try_collect()
+            .await
+            .expect("all");
+        let changed = |kind, verdict| {
+            let of = |d: &&sandbar_core::Decision| {
+                d.kind == kind && d.verdict == verdict && d.reason == DecisionReason::PolicyChanged
+            };
+            decisions.iter().filter(of).count()
+        };
+        assert_eq!(changed(DecisionKind::Policy, Verdict::Allowed), 1, "{decisions:#?}");
+        let cut = changed(DecisionKind::Tcp, Verdict::Closed) + changed(DecisionKind::Http, Verdict::Closed);
+        assert_eq!((cut, changed(DecisionKind::Udp, Verdict::Closed)), (4, 1), "{decisions:#?}");
+    });
+}
+
+#[test]
+fn routes_of_addresses_come_and_go_with_the_policy() {
+    scene("change::routes_of_addresses_come_and_go_with_the_policy", async |scene| {
+        let (one, other) = (scene.rig.address().v4.to_string(), scene.rig.address().v4.to_string());
+        let sandbox = scene.create(EgressPolicy::DenyAll).await;
+        let tried = async |sandbox: &dyn Sandbox| {
+            sandbox.python("show([get(sys.argv[1], 8000), get(sys.argv[2], 8000)])", &[&one, &other]).await
+        };
+        let no_way = "ENETUNREACH";
+        assert_eq!(tried(&*sandbox).await, json!([no_way, no_way]));
+        scene.allow(&*sandbox, &[&format!("{one}:8000")]).await;
+        assert_eq!(tried(&*sandbox).await, json!(["200", no_way]));
+        scene.allow(&*sandbox, &[&format!("{other}:8000")]).await;
+        assert_eq!(tried(&*sandbox).await, json!([no_way, "200"]));
+        network(&*sandbox).set_policy(EgressPolicy::AllowAll).await.expect("set");
+        assert_eq!(tried(&*sandbox).await, json!(["200", "200"]));
+        network(&*sandbox).set_policy(EgressPolicy::DenyAll).await.expect("set");
+        assert_eq!(tried(&*sandbox).await, json!([no_way, no_way]));
+    });
+}
+
+async fn is_as_before(scene: &Scene, sandbox: &dyn Sandbox, policy: &EgressPolicy, host: &str) {
+    assert_eq!(network(sandbox).policy().await.expect("a policy"), *policy);
+    assert_eq!(scene.provider_sees(sandbox).await.as_ref(), Some(policy));
+    assert_eq!(sandbox.get(host, 80).await, "200");
+}
+
+#[test]
+fn one_that_can_not_be_had_leaves_the_one_before() {
+    scene("change::one_that_can_not_be_had_leaves_the_one_before", async |scene| {
+        let (a, _) = scene.rig.host("a");
+        let policy = EgressPolicy::allow([a.as_str()]).expect("rules");
+        let sandbox = scene.create(policy.clone()).await;
+        // A program inside is faster than the gateway.
+        let mut taking = sandbox
+            .begin("s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('0.0.0.0', 9000)); print('bound', flush=True); time.sleep(600)", &[])
+            .await;
+        assert_eq!(taking.line(CUT * 10).await.as_deref(), Some("bound"));
+        for (rules, kind, word) in [
+            (&["127.0.0.0/8"][..], ErrorKind::InvalidInput, "127.0.0.0/8"),
+            (&["x.test", "[2001:db8::/32]:443"], ErrorKind::Unsupported, "2001:db8::/32"),
+            (&["x.test", "y.test:53/udp"], ErrorKind::Unsupported, "y.test:53/udp"),
+            (&["x.test", "y.test:100-200/udp"], ErrorKind::Unsupported, "y.test:100-200/udp"),
+            (&["x.test", "11.0.2.1:80", "y.test:9000/udp"], ErrorKind::Unavailable, "9000"),
+        ] {
+            let rules = EgressPolicy::allow(rules.iter().copied()).expect("rules");
+            let error = network(&*sandbox).set_policy(rules).await.expect_err(word);
+            assert_eq!(error.kind(), kind, "{error:?}");
+            assert!(error.to_string().contains(word), "{error}");
+            assert!(error.hint().is_some(), "{error:?}");
+            is_as_before(scene, &*sandbox, &policy, &a).await;
+        }
+        // No route of it is left either.
+        assert_eq!(sandbox.get("11.0.2.1", 80).await, "ENETUNREACH");
+        let told: Vec<_> = network(&*sandbox)
+            .decisions(DecisionOptions::default())
+            .await
+            .expect("decisions")
+            .try_collect()
+            .await
+            .expect("all");
+        assert!(
+            told.iter().all(|decision| decision.kind != DecisionKind::Policy),
+            "nothing changed: {told:#?}"
+        );
+    });
+}

@@ -1,0 +1,7 @@
+//! A data folder in a rig, and programs that try to get out.
+
+mod inside;
+mod scene;
+
+pub(crate) use inside::{Tries, prelude};
+pub(crate) use scene::{Scene, end_shim, eventually, helper, scene, shim_pid, size};
