@@ -107,7 +107,9 @@ impl Network for MutantSandbox {
             }
             let has_value = |header: &HeaderInjection| header.reveal().is_some();
             if self.is(Mutation::DropsHeadersWithoutValue) {
-                allow.iter_mut().for_each(|rule| rule.inject.retain(has_value));
+                for rule in allow.iter_mut() {
+                    rule.inject.retain(has_value);
+                }
             }
             if !allow.iter().flat_map(|rule| &rule.inject).all(has_value) {
                 return Err(Error::new(ErrorKind::InvalidInput, "set egress policy", "a value is missing"));

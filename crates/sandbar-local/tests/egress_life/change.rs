@@ -68,9 +68,9 @@ while True:
             assert!(begun.elapsed() < CUT * 10, "datagrams go on");
         }
         assert_eq!(staying.line(CUT).await, None, "what is still allowed was cut");
-        let tries = "a, known, cidr, b = sys.argv[1:]
+        let program = "a, known, cidr, b = sys.argv[1:]
 show([address(a), get(known, 80, name=a), get(known, 8000), get(cidr, 8000), echo(known, 9999, 0.5), get(b, 8000)])";
-        let tried = sandbox.python(tries, &[&a, &known, &cidr_text, &b]).await;
+        let tried = sandbox.python(program, &[&a, &known, &cidr_text, &b]).await;
         let tried: Vec<&str> =
             tried.as_array().expect("a list").iter().filter_map(|one| one.as_str()).collect();
         assert_eq!((tried[0], tried[3], tried[5]), ("no such name", "ENETUNREACH", "200"));
@@ -104,19 +104,19 @@ fn routes_of_addresses_come_and_go_with_the_policy() {
     scene("change::routes_of_addresses_come_and_go_with_the_policy", async |scene| {
         let (one, other) = (scene.rig.address().v4.to_string(), scene.rig.address().v4.to_string());
         let sandbox = scene.create(EgressPolicy::DenyAll).await;
-        let tried = async |sandbox: &dyn Sandbox| {
+        let reached = async |sandbox: &dyn Sandbox| {
             sandbox.python("show([get(sys.argv[1], 8000), get(sys.argv[2], 8000)])", &[&one, &other]).await
         };
         let no_way = "ENETUNREACH";
-        assert_eq!(tried(&*sandbox).await, json!([no_way, no_way]));
+        assert_eq!(reached(&*sandbox).await, json!([no_way, no_way]));
         scene.allow(&*sandbox, &[&format!("{one}:8000")]).await;
-        assert_eq!(tried(&*sandbox).await, json!(["200", no_way]));
+        assert_eq!(reached(&*sandbox).await, json!(["200", no_way]));
         scene.allow(&*sandbox, &[&format!("{other}:8000")]).await;
-        assert_eq!(tried(&*sandbox).await, json!([no_way, "200"]));
+        assert_eq!(reached(&*sandbox).await, json!([no_way, "200"]));
         network(&*sandbox).set_policy(EgressPolicy::AllowAll).await.expect("set");
-        assert_eq!(tried(&*sandbox).await, json!(["200", "200"]));
+        assert_eq!(reached(&*sandbox).await, json!(["200", "200"]));
         network(&*sandbox).set_policy(EgressPolicy::DenyAll).await.expect("set");
-        assert_eq!(tried(&*sandbox).await, json!([no_way, no_way]));
+        assert_eq!(reached(&*sandbox).await, json!([no_way, no_way]));
     });
 }
 

@@ -80,7 +80,7 @@ fn one_that_was_prepared_knows_nothing_of_the_one_before() {
         let (a, at) = scene.rig.host("earlier");
         let raw = scene.rig.address();
         let rules = [a.clone(), format!("{}:8000", raw.v4)];
-        let tries = "show([get(sys.argv[1]), get(sys.argv[2], 8000), get('198.18.1.0', 80, name=sys.argv[1], limit=1)])";
+        let program = "show([get(sys.argv[1]), get(sys.argv[2], 8000), get('198.18.1.0', 80, name=sys.argv[1], limit=1)])";
         for round in 0..6 {
             let policy = if round % 2 == 0 {
                 EgressPolicy::allow(rules.iter().map(String::as_str)).expect("rules")
@@ -88,8 +88,10 @@ fn one_that_was_prepared_knows_nothing_of_the_one_before() {
                 EgressPolicy::DenyAll
             };
             let sandbox = provider.create(CreateOptions::new().with_egress(policy)).await.expect("a sandbox");
-            let (before, tried) =
-                (scene.rig.connections(at.v4).len(), sandbox.python(tries, &[&a, &raw.v4.to_string()]).await);
+            let (before, tried) = (
+                scene.rig.connections(at.v4).len(),
+                sandbox.python(program, &[&a, &raw.v4.to_string()]).await,
+            );
             if round % 2 == 0 {
                 assert_eq!(tried, serde_json::json!(["200", "200", "200"]), "round {round}");
             } else {

@@ -35,9 +35,9 @@ fn killed_in_a_change_the_policy_in_force_is_the_one_described() {
                 assert_eq!(described, next, "round {round}: it was said to be in force");
             }
             if described == next {
-                new += 1
+                new += 1;
             } else {
-                old += 1
+                old += 1;
             }
             agrees(&*sandbox, &names, &policies, &described, round).await;
         }

@@ -16,7 +16,7 @@ use crate::support::{Tries, end_shim, scene};
 /// A policy that injects `secret`.
 fn injecting(name: &str, secret: &str) -> EgressPolicy {
     let header = HeaderInjection::new("authorization", secret).expect("a header");
-    let rule = format!("{name}").parse::<EgressRule>().expect("a rule").with_header(header);
+    let rule = name.parse::<EgressRule>().expect("a rule").with_header(header);
     EgressPolicy::rules(vec![rule], Vec::new(), Otherwise::Deny)
 }
 

@@ -48,8 +48,11 @@ fn ask(socket: &Path, op: &str) -> (Vec<u8>, Vec<OwnedFd>) {
     (bytes, descriptors)
 }
 
+/// Makes something else of the true sockets.
+type Lie = fn(Vec<OwnedFd>) -> Vec<OwnedFd>;
+
 /// What may be given in the place of a network's sockets.
-const LIES: &[(&str, fn(Vec<OwnedFd>) -> Vec<OwnedFd>)] = &[
+const LIES: &[(&str, Lie)] = &[
     ("nothing", |_| Vec::new()),
     ("one too few", |mut true_ones| {
         true_ones.pop();

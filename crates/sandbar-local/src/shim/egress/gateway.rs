@@ -204,13 +204,11 @@ async fn follow_disk(shared: &Shared, serving: &Serving, before: &SealedPolicy) 
     if serving.gateway.policy() == policy {
         return policy;
     }
-    match timeout(CHANGE, serving.gateway.set_policy(&policy)).await {
-        Ok(Ok(())) => policy,
-        Ok(Err(_)) | Err(_) => {
-            let _ = timeout(CHANGE, serving.gateway.set_policy(&EgressPolicy::DenyAll)).await;
-            EgressPolicy::DenyAll
-        }
+    if let Ok(Ok(())) = timeout(CHANGE, serving.gateway.set_policy(&policy)).await {
+        return policy;
     }
+    let _ = timeout(CHANGE, serving.gateway.set_policy(&EgressPolicy::DenyAll)).await;
+    EgressPolicy::DenyAll
 }
 
 /// The policy that stands on disk: the one that readers get, and that a gateway starts with.

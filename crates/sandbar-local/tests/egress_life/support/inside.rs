@@ -77,7 +77,7 @@ impl Client {
         loop {
             if let Some((line, rest)) = self.rest.split_once('\n') {
                 let line = line.to_owned();
-                self.rest = rest.to_owned();
+                self.rest = rest.into();
                 return Some(line);
             }
             match tokio::time::timeout_at(end, self.process.events.next()).await {
