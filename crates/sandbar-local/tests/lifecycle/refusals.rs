@@ -23,6 +23,7 @@ fn mount(source: impl Into<std::path::PathBuf>, target: &str) -> HostMount {
 
 #[tokio::test]
 async fn what_is_refused_makes_nothing() {
+    let allow = |rule: &str| EgressPolicy::allow([rule]).expect("a rule");
     let Some(bed) = Bed::new() else { return };
     let provider = bed.provider();
     // The data folder is there, so that it can be refused as a mount.
@@ -48,7 +49,21 @@ async fn what_is_refused_makes_nothing() {
         ),
         ("main", CreateOptions::new().with_main(main), ErrorKind::Unsupported),
         ("volume", CreateOptions::new().with_volume(volume), ErrorKind::Unsupported),
-        ("egress", CreateOptions::new().with_egress(EgressPolicy::AllowAll), ErrorKind::Unsupported),
+        (
+            "egress by version 6",
+            CreateOptions::new().with_egress(allow("2001:db8::/32")),
+            ErrorKind::Unsupported,
+        ),
+        (
+            "egress to the host",
+            CreateOptions::new().with_egress(allow("127.0.0.1:80")),
+            ErrorKind::InvalidInput,
+        ),
+        (
+            "egress in the resolver's place",
+            CreateOptions::new().with_egress(allow("a.test:53/udp")),
+            ErrorKind::Unsupported,
+        ),
         ("pause", CreateOptions::new().with_on_deadline(DeadlineAction::Pause), ErrorKind::Unsupported),
         ("isolation", CreateOptions::new().with_min_isolation(Isolation::Gvisor), ErrorKind::Unsupported),
         ("port 0", CreateOptions::new().with_ports([0]), ErrorKind::InvalidInput),
