@@ -115,7 +115,8 @@ impl Rig {
         self.done(&Ask::Reach { address: address.into(), reach });
     }
 
-    /// The certificate of the authority that signs what the rig's TLS shows, as a file that everyone may read.
+    /// The certificate of the authority that signs what the rig's TLS shows, as a file that everyone may read. Within the rig it is in the system's list of trusted
+    /// ones, too (`/etc/ssl/certs/ca-certificates.crt`), where there is one.
     pub fn ca_pem_path(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }

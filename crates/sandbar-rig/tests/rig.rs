@@ -128,6 +128,23 @@ fn names_with_tls_in_both_versions_of_http() {
 }
 
 #[test]
+fn the_system_trusts_the_authority() {
+    inside("the_system_trusts_the_authority", || {
+        let rig = Rig::connect();
+        let (name, _) = rig.host("trusted");
+        let Ok(list) = std::fs::read_to_string("/etc/ssl/certs/ca-certificates.crt") else {
+            eprintln!("skipped: this machine has no list of trusted authorities");
+            return;
+        };
+        let own = std::fs::read_to_string(rig.ca_pem_path()).unwrap();
+        assert!(list.ends_with(&own) && list.len() > own.len());
+        let url = format!("https://{name}/");
+        let output = Command::new("curl").args(["-sS", "--max-time", "20", &url]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+}
+
+#[test]
 fn pages() {
     inside("pages", || {
         let rig = Rig::connect();

@@ -14,8 +14,11 @@ use rustix::mount::{MountFlags, mount, mount_bind};
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use sandbar_rig::{FOLDER, RESOLVER};
 
+use crate::serve::AUTHORITY;
 use crate::{network, privilege, run, serve};
 
+/// The list of authorities that this system trusts. Where there is none, none can be added.
+const TRUSTED: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// As shells say it.
 const NOT_FOUND: u8 = 127;
 
@@ -26,6 +29,7 @@ pub(crate) fn init(arguments: &[OsString]) -> Result<u8, String> {
     mounts(&folder)?;
     network::prepare_host()?;
     let services = services(&folder)?;
+    trust(&folder)?;
     privilege::drop_at_exec().map_err(|e| format!("drop capabilities: {e}"))?;
     let [program, arguments @ ..] = command else { return Err("no command".to_owned()) };
     let code = match Command::new(program).args(arguments).env(FOLDER, &folder).spawn() {
@@ -68,6 +72,18 @@ fn mounts(folder: &Path) -> Result<(), String> {
     fs::set_permissions(&file, Permissions::from_mode(run::READABLE))
         .map_err(|e| format!("open `{}` to all: {e}", file.display()))?;
     let target = fs::canonicalize("/etc/resolv.conf").map_err(|e| format!("find `/etc/resolv.conf`: {e}"))?;
+    mount_bind(&file, &target).map_err(|e| format!("mount over `{}`: {e}", target.display()))
+}
+
+/// Makes the rig's authority one that this system trusts, as an administrator does with one of the own network.
+fn trust(folder: &Path) -> Result<(), String> {
+    let Ok(target) = fs::canonicalize(TRUSTED) else { return Ok(()) };
+    let read = |path: &Path| fs::read(path).map_err(|e| format!("read `{}`: {e}", path.display()));
+    let file = folder.join("trusted.crt");
+    let list = [read(&target)?, b"\n".to_vec(), read(&folder.join(AUTHORITY))?].concat();
+    fs::write(&file, list).map_err(|e| format!("write `{}`: {e}", file.display()))?;
+    fs::set_permissions(&file, Permissions::from_mode(run::READABLE))
+        .map_err(|e| format!("open `{}` to all: {e}", file.display()))?;
     mount_bind(&file, &target).map_err(|e| format!("mount over `{}`: {e}", target.display()))
 }
 

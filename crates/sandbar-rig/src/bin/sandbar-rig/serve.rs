@@ -23,6 +23,8 @@ use crate::{network, tcp, udp};
 
 /// What is written to standard output once everything serves.
 pub(crate) const READY: &str = "ready\n";
+/// The certificate of the rig's authority, in its folder.
+pub(crate) const AUTHORITY: &str = "ca.pem";
 
 /// Both families.
 const ANY: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
@@ -69,7 +71,7 @@ pub(crate) fn serve(folder: &OsStr) -> Result<(), String> {
 async fn services(folder: &Path) -> Result<(), String> {
     let ledger = Arc::new(Ledger::default());
     let capture = Capture::open(Arc::clone(&ledger)).map_err(|e| format!("open a packet socket: {e}"))?;
-    let authority = Authority::new(&folder.join("ca.pem"))?;
+    let authority = Authority::new(&folder.join(AUTHORITY))?;
     let state = Arc::new(State::new(ledger, authority));
     let services = Arc::new(Services::default());
     for port in TCP_PORTS {
