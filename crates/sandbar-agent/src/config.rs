@@ -49,8 +49,20 @@ pub struct AgentConfig {
     pub sudo_socket: Option<PathBuf>,
     /// Folder with `passwd` and `group`.
     pub etc: PathBuf,
+    /// Whom programs are to trust beside those whom the template trusts.
+    pub authority: Option<AuthorityConfig>,
     /// The main command, started at once.
     pub main: Option<MainConfig>,
+}
+
+/// A certificate authority.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AuthorityConfig {
+    /// Its certificate as PEM.
+    pub certificate: String,
+    /// What OpenSSL finds it by in a folder of certificates.
+    pub subject_hash: String,
 }
 
 impl Default for AgentConfig {
@@ -70,6 +82,7 @@ impl Default for AgentConfig {
             root_capabilities: Vec::new(),
             sudo_socket: Some(PathBuf::from(SUDO_SOCKET)),
             etc: PathBuf::from("/etc"),
+            authority: None,
             main: None,
         }
     }

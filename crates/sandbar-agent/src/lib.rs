@@ -24,6 +24,7 @@ mod rpc;
 mod server;
 mod state;
 pub mod sudo;
+mod trust;
 mod users;
 
 pub use config::AgentConfig;

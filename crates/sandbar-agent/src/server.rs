@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::http::{Request, Response, empty, error, token_allows, with_cors};
 use crate::log::log;
 use crate::state::State;
-use crate::{AgentConfig, control, files, host, main_command, rpc, sudo};
+use crate::{AgentConfig, control, files, host, main_command, rpc, sudo, trust};
 
 /// Most connections at the same time; further ones wait in the listener. An SDK opens up to 200.
 const MAX_CONNECTIONS: usize = 2048;
@@ -73,7 +73,17 @@ pub(crate) fn serve_with(
     outcome
 }
 
-async fn run(config: AgentConfig, listeners: Listeners, oom_score: Option<OomScore>) -> io::Result<Outcome> {
+async fn run(
+    mut config: AgentConfig,
+    listeners: Listeners,
+    oom_score: Option<OomScore>,
+) -> io::Result<Outcome> {
+    if let Some(authority) = &config.authority {
+        // Before anything runs. What the sandbox was given as environment stays.
+        for (name, value) in trust::install(&config.etc, authority)? {
+            config.env.entry(name).or_insert(value);
+        }
+    }
     let state = State::new(config, oom_score)?;
     let listener = StdListener::from(listeners.agent);
     listener.set_nonblocking(true)?;

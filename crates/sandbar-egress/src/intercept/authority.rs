@@ -8,6 +8,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, date_time_ymd,
 };
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use sandbar_core::{Error, ErrorKind, Hostname, Result};
@@ -22,6 +23,10 @@ pub(super) const BEFORE: Duration = Duration::from_secs(DAY);
 pub(super) const DAY: u64 = 24 * 60 * 60;
 /// Longest label in bytes: what fits into a common name (64) with what stands before it.
 const MAX_LABEL: usize = 40;
+const ORGANIZATION: &str = "Sandbar";
+/// Last numbers of the identifiers of what a subject consists of (RFC 5280, appendix A: `2.5.4.x`).
+const ORGANIZATION_NAME: u8 = 10;
+const COMMON_NAME: u8 = 3;
 
 /// The certificate authority of one sandbox. Its key stays with the gateway; the sandbox gets the certificate.
 pub struct Authority {
@@ -65,6 +70,17 @@ impl Authority {
         self.parts.certificate.clone().into()
     }
 
+    /// What OpenSSL finds the certificate by in a folder of trusted ones: `<this>.0` (`X509_NAME_hash`: the first bytes of the SHA-1 of the subject in a
+    /// canonical form, backwards).
+    pub fn subject_hash(&self) -> String {
+        let parts =
+            [(ORGANIZATION_NAME, ORGANIZATION.to_owned()), (COMMON_NAME, common_name(&self.parts.label))];
+        let canonical: Vec<u8> = parts.iter().flat_map(|(kind, text)| canonical_part(*kind, text)).collect();
+        let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &canonical);
+        let first = hash.as_ref().first_chunk().map_or(0, |bytes: &[u8; 4]| u32::from_le_bytes(*bytes));
+        format!("{first:08x}")
+    }
+
     /// How to speak TLS in the place of this host.
     pub(super) fn server(&self, name: &Hostname) -> Result<Arc<ServerConfig>> {
         self.leaves.server(name, &self.issuer)
@@ -85,8 +101,8 @@ impl Authority {
 fn params(label: &str, began: u64) -> CertificateParams {
     let mut params = CertificateParams::default();
     let mut subject = DistinguishedName::new();
-    subject.push(DnType::OrganizationName, "Sandbar");
-    subject.push(DnType::CommonName, format!("Sandbar egress {label}").trim_end());
+    subject.push(DnType::OrganizationName, ORGANIZATION);
+    subject.push(DnType::CommonName, common_name(label));
     params.distinguished_name = subject;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -94,6 +110,24 @@ fn params(label: &str, began: u64) -> CertificateParams {
     params.not_before = began - BEFORE;
     params.not_after = began + LIFE;
     params
+}
+
+fn common_name(label: &str) -> String {
+    format!("Sandbar egress {label}").trim_end().to_owned()
+}
+
+/// A part of a name as DER, in lower case: each is a set of one pair. Spaces are single already, and all is shorter than 128 bytes.
+fn canonical_part(kind: u8, text: &str) -> Vec<u8> {
+    const UTF8_STRING: u8 = 0x0c;
+    let text = text.to_ascii_lowercase();
+    let mut pair = vec![0x06, 0x03, 0x55, 0x04, kind];
+    pair.extend(tagged(UTF8_STRING, text.as_bytes()));
+    tagged(0x31, &tagged(0x30, &pair))
+}
+
+fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).unwrap_or(0);
+    [&[tag, length], content].concat()
 }
 
 /// The causes name algorithms and formats, and never hold a key.

@@ -252,3 +252,12 @@ fn strict_clients_take_the_certificates() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+#[test]
+fn openssl_finds_the_certificate_by_its_hash() {
+    // As `openssl x509 -subject_hash` says of a certificate with this label.
+    let authority = Authority::generate("shenrfweez9jt0h0rhc9").unwrap();
+    assert_eq!(authority.subject_hash(), "01487d78");
+    let restored = Authority::from_sealed(authority.to_sealed().reveal()).unwrap();
+    assert_eq!(restored.subject_hash(), "01487d78");
+}

@@ -1,6 +1,7 @@
 //! The data folder: what stands where, and how several processes change it at once. The layout is that of decision 0002.
 
 mod assigned;
+mod authority;
 mod decisions;
 mod folder;
 mod lock;

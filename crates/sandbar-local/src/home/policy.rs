@@ -53,6 +53,11 @@ impl SealedPolicy {
         counted.0
     }
 
+    /// Whether a rule injects headers, for which TLS is intercepted.
+    pub(crate) fn intercepts(&self) -> bool {
+        headers(&self.policy).next().is_some()
+    }
+
     /// The policy for everybody's eyes.
     pub(crate) fn public(&self) -> &EgressPolicy {
         &self.policy
@@ -111,9 +116,11 @@ mod tests {
         let header = HeaderInjection::new("authorization", "s3cret").unwrap();
         let plain: EgressRule = "a.test".parse().unwrap();
         let rule = "b.test:443".parse::<EgressRule>().unwrap().with_header(header);
+        let policy = EgressPolicy::rules(vec![plain.clone()], Vec::new(), Otherwise::Deny);
+        assert!(!SealedPolicy::seal(policy).unwrap().intercepts());
         let policy = EgressPolicy::rules(vec![plain, rule], Vec::new(), Otherwise::Deny);
         let sealed = SealedPolicy::seal(policy.clone()).unwrap();
-        assert!(!format!("{sealed:?}").contains("s3cret"));
+        assert!(!format!("{sealed:?}").contains("s3cret") && sealed.intercepts());
         let text = serde_json::to_string(&sealed).unwrap();
         let back: SealedPolicy = serde_json::from_str(&text).unwrap();
         assert_eq!(back.open().unwrap(), policy);

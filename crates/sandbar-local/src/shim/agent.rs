@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use sandbar_core::{RestartPolicy, Result, SandboxId, UserName};
-
+use sandbar_egress::intercept::Authority;
 use sandbar_engine::{Host, IdMode, SANDBOX_ROOT_CAPABILITIES};
 use serde::Serialize;
 
@@ -44,7 +44,16 @@ struct AgentConfig<'a> {
     sudo: Sudo,
     root_capabilities: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    authority: Option<Trusted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     main: Option<Main<'a>>,
+}
+
+/// The certificate of the sandbox' own authority, which its programs are to trust.
+#[derive(Serialize)]
+struct Trusted {
+    certificate: String,
+    subject_hash: String,
 }
 
 /// The main command.
@@ -92,6 +101,7 @@ pub(super) fn config(
     deadline: Option<Timestamp>,
     ids: &IdMode,
     host: &Host,
+    authority: Option<&Authority>,
 ) -> Result<Vec<u8>> {
     let config = AgentConfig {
         version: CONFIG_VERSION,
@@ -110,6 +120,10 @@ pub(super) fn config(
             };
             Sudo::Denied { reason: format!("this sandbox has a single user id: {why}") }
         },
+        authority: authority.map(|authority| Trusted {
+            certificate: authority.certificate_pem(),
+            subject_hash: authority.subject_hash(),
+        }),
         main: orders.main.as_ref().map(Main::from),
         root_capabilities: SANDBOX_ROOT_CAPABILITIES.iter().map(|capability| capability.name).collect(),
     };

@@ -8,6 +8,7 @@ use sandbar_core::{
 use serde_json::Map;
 
 use super::agent::{self, Configuration};
+use super::egress;
 use super::guard::{Guard, Wish};
 use super::listener::Listener;
 use super::pipes::Pipes;
@@ -74,7 +75,8 @@ impl Making<'_> {
     fn make(&self, orders: &CreateOrders, config: Option<OwnedFd>, pipes: &Pipes) -> Result<Configuration> {
         let Parts { folder, ids, host, .. } = self.parts;
         let deadline = deadline(orders.lifetime_ms, now())?;
-        let text = agent::config(folder.id(), orders, deadline, ids, host)?;
+        let authority = egress::make_authority(folder, orders.egress.as_ref())?;
+        let text = agent::config(folder.id(), orders, deadline, ids, host, authority.as_ref())?;
         // Before the record that points to it.
         if let Some(policy) = &orders.egress {
             folder.keep_policy(policy).map_err(|cause| io_error("create", "`egress.json`", cause))?;
@@ -144,7 +146,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
         limits: parts.limits.clone(),
         last_kill: None,
         ports: Vec::new(),
-        egress: egress(parts, orders),
+        egress: summary(parts, orders),
         reason: None,
         main: orders.main.as_ref().map(super::main_command::unstarted),
         private: Private {
@@ -164,7 +166,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
 }
 
 /// The policy stands in its own file, where there is one. The gateway does not serve before the sandbox runs.
-fn egress(parts: &Parts, orders: &CreateOrders) -> EgressSummary {
+fn summary(parts: &Parts, orders: &CreateOrders) -> EgressSummary {
     let gateway = parts.agent.network.is_some().then_some(GatewayState::Down);
     let policy = if orders.egress.is_some() { None } else { NO_EGRESS.policy };
     EgressSummary { policy, gateway }

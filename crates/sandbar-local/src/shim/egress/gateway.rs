@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::super::log;
 use super::super::shared::{Shared, hold};
+use super::authority::interception;
 use super::journal::Journal;
 use super::routes::Routes;
 use crate::error::{fail, io_error};
@@ -66,8 +67,7 @@ pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets
         assigned,
         journal: Arc::new(names),
         sink: Arc::new(journal.clone()),
-        // Until a sandbox has an authority of its own, a rule that injects headers is refused.
-        interception: None,
+        interception: interception(START, &shared.folder)?,
     };
     let (stop, stopped) = oneshot::channel();
     let (begun, has_begun) = oneshot::channel();
