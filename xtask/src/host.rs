@@ -5,13 +5,18 @@ use std::process::Command;
 
 use crate::run::run;
 
-/// Program that a test needs, and the Debian package that has it. The tests say why they skip where one is missing.
+/// Program, or file by its path, that a test needs, and the Debian package that has it. The tests say why they skip where one is missing.
 const PROGRAMS: &[(&str, &str)] = &[
     ("newuidmap", "uidmap"),
     ("ip", "iproute2"),
     ("curl", "curl"),
+    ("wget", "wget"),
+    ("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
     ("setpriv", "util-linux"),
     ("python3", "python3"),
+    ("/usr/lib/python3/dist-packages/pip", "python3-pip"),
+    ("/usr/lib/python3/dist-packages/requests", "python3-requests"),
+    ("/usr/lib/python3/dist-packages/websockets", "python3-websockets"),
     ("gcc", "gcc"),
     ("make", "make"),
     ("git", "git"),
@@ -64,6 +69,7 @@ pub(crate) fn is_root() -> bool {
 /// Whether `program` is in a folder of `PATH`, or in the places where Debian puts versioned servers.
 pub(crate) fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    // What has a path of its own is not looked for in the folders: joining leaves it as it is.
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).exists());
     found || (program == "postgres" && Path::new("/usr/lib/postgresql").is_dir())
 }

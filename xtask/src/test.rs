@@ -15,6 +15,7 @@ const USER_PACKAGES: &[&str] =
 /// Tests (package and name) that need an outside. As this user each of them makes a rig of its own; as an ordinary user the whole
 /// binary is in one that root made, since subordinate ids can't be had inside a user namespace.
 const RIG_TESTS: &[(&str, &str)] = &[
+    ("sandbar-cli", "clients"),
     ("sandbar-local", "egress"),
     ("sandbar-local", "egress_life"),
     ("sandbar-rig", "rig"),
