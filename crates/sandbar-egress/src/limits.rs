@@ -36,7 +36,7 @@ pub struct Limits {
     pub new_name_burst: u32,
     /// Bytes of labels below `*.` of rules, over the sandbox's life: what can leave as names asked for.
     pub wildcard_label_bytes: u64,
-    /// Bytes that may leave the sandbox in connections and flows; without a number, any.
+    /// Bytes that may leave the sandbox in connections and flows over the gateway's life; without a number, any.
     pub bytes_out: Option<u64>,
 }
 
@@ -73,6 +73,9 @@ const NEW_NAME_BURST: u32 = 300;
 /// Label bytes: some thousand ordinary names; 64 KiB of data at the very most.
 const WILDCARD_LABEL_BYTES: u64 = 64 << 10;
 
+/// Bytes out over a gateway's life: far more than a day of builds and pushes sends, and an end to a program that sends as fast as it can.
+const BYTES_OUT: u64 = 100 << 30;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -92,7 +95,7 @@ impl Default for Limits {
             new_names_per_minute: NEW_NAMES_PER_MINUTE,
             new_name_burst: NEW_NAME_BURST,
             wildcard_label_bytes: WILDCARD_LABEL_BYTES,
-            bytes_out: None,
+            bytes_out: Some(BYTES_OUT),
         }
     }
 }
@@ -121,6 +124,11 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_leave_has_an_end_by_default() {
+        assert_eq!(Limits::default().bytes_out, Some(107_374_182_400));
+    }
 
     #[test]
     fn what_is_open_at_once_fits_in_what_there_is() {
