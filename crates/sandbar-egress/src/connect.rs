@@ -8,6 +8,7 @@ use sandbar_core::{Destination, Protocol};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout_at};
 
+use crate::buffers;
 use crate::dial::{DialError, Dialer};
 use crate::flows::Track;
 use crate::ruling::Ruling;
@@ -118,6 +119,7 @@ impl Dialer for Way {
                 Ok(stream) => {
                     // What passes is passed on as it comes. Where that can't be said, it is only slower.
                     drop(stream.set_nodelay(true));
+                    buffers::bound(&stream, self.state.flows.count());
                     return Ok(stream);
                 }
                 Err(cause) => failed = DialError::Unreachable(Some(address), cause),

@@ -3,6 +3,7 @@
 
 mod address;
 mod budget;
+mod buffers;
 mod connect;
 mod control;
 mod dial;

@@ -100,8 +100,12 @@ impl Default for Limits {
     }
 }
 
-/// Descriptors that a TCP connection takes at most: itself, and either the one outside or both questions for its name.
-const PER_CONNECTION: usize = 3;
+/// Descriptors that a TCP connection takes at most: itself, and either the one outside or both questions for its name, each of which may have its
+/// datagram socket and its connection at once.
+const PER_CONNECTION: usize = 5;
+
+/// The same of a UDP flow: its socket outside, or the questions for its name.
+const PER_UDP_FLOW: usize = 4;
 
 impl Limits {
     /// The defaults, or less where they could take more than `descriptors`: a sandbox that opens all that it may leaves the rest of the process
@@ -109,8 +113,8 @@ impl Limits {
     pub fn within(descriptors: usize) -> Self {
         let limits = Self::default();
         let (udp_flows, question_connections) =
-            (limits.udp_flows.min(descriptors / 8), limits.question_connections.min(descriptors / 16));
-        let rest = descriptors.saturating_sub(udp_flows + question_connections);
+            (limits.udp_flows.min(descriptors / 16), limits.question_connections.min(descriptors / 16));
+        let rest = descriptors.saturating_sub(udp_flows * PER_UDP_FLOW + question_connections);
         let connections = limits.connections.min(rest / PER_CONNECTION).max(1);
         Self {
             connections,
@@ -133,10 +137,10 @@ mod tests {
     #[test]
     fn what_is_open_at_once_fits_in_what_there_is() {
         assert_eq!(Limits::within(usize::MAX), Limits::default());
-        assert_eq!(Limits::within(1 << 12), Limits::default());
-        for descriptors in [8, 32, 100, 256, 1000, 2048, 4096] {
+        assert_eq!(Limits::within(1 << 13), Limits::default());
+        for descriptors in [32, 100, 256, 1000, 2048, 4096] {
             let Limits { connections, udp_flows, question_connections, .. } = Limits::within(descriptors);
-            let most = connections * PER_CONNECTION + udp_flows + question_connections;
+            let most = connections * PER_CONNECTION + udp_flows * PER_UDP_FLOW + question_connections;
             assert!(most <= descriptors, "{descriptors}: {connections}, {udp_flows}, {question_connections}");
             assert!(
                 connections * PER_CONNECTION * 2 >= descriptors.min(1024 * PER_CONNECTION),

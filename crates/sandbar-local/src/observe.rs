@@ -180,9 +180,7 @@ pub(crate) fn is_overdue(record: &StoredRecord) -> bool {
 }
 
 /// Why a sandbox that nobody guards should not be there any more: for whoever holds its lock, or saw that nobody does.
-pub(crate) fn is_over(
-    record: &StoredRecord,
-) -> std::result::Result<Option<&'static str>, sandbar_engine::Error> {
+pub(crate) fn is_over(record: &StoredRecord) -> std::io::Result<Option<&'static str>> {
     if record.is_expired() {
         return Ok(Some("its deadline passed"));
     }

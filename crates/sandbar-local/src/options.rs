@@ -11,7 +11,7 @@ use sandbar_engine::cgroup::Controller;
 
 use crate::bounds;
 use crate::config::{BACKEND, Defaults};
-use crate::error::{engine, fail};
+use crate::error::{fail, io_error};
 use crate::home::AgentMark;
 use crate::mounts;
 use crate::network;
@@ -62,9 +62,8 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
     }
     let owner = match lifetime {
         Lifetime::Detached => None,
-        Lifetime::Owned => {
-            AgentMark::of(rustix::process::getpid()).map_err(|cause| engine("create", cause))?
-        }
+        Lifetime::Owned => AgentMark::of(rustix::process::getpid())
+            .map_err(|cause| io_error("create", "this process", cause))?,
     };
     Ok(CreateOrders {
         name,

@@ -193,14 +193,14 @@ fn end_processes(folder: &Folder, mark: Option<&AgentMark>, group: Option<&Cgrou
 
 /// Kills the first process inside; the kernel ends everything else in its namespace before that one is gone.
 pub(crate) fn end_agent(mark: &AgentMark) -> std::io::Result<()> {
-    let Some(pid) = mark.pid() else { return Ok(()) };
+    let Some(pid) = mark.pid()? else { return Ok(()) };
     let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => pidfd,
         Err(rustix::io::Errno::SRCH) => return Ok(()),
         Err(cause) => return Err(cause.into()),
     };
     // The descriptor was opened before this look, so it names the process that is looked at.
-    if !mark.lives().map_err(std::io::Error::other)? {
+    if !mark.lives()? {
         return Ok(());
     }
     match pidfd_send_signal(&pidfd, Signal::KILL) {
@@ -262,7 +262,7 @@ struct Mounts(OwnedFd);
 impl Mounts {
     /// Without it the kernel takes them down with the first process.
     fn hold(agent: &AgentMark) -> Option<Self> {
-        let path = format!("/proc/{}/ns/mnt", agent.pid()?.as_raw_nonzero());
+        let path = format!("/proc/{}/ns/mnt", agent.pid().ok()??.as_raw_nonzero());
         let namespace = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         // Opened before this look, so it is that process'.
         agent.lives().is_ok_and(|lives| lives).then_some(Self(namespace))

@@ -23,10 +23,10 @@ pub(crate) fn unseat(folder: &Folder) -> std::io::Result<Option<Lock>> {
         || std::io::Error::other("its shim neither answers nor lets go, and the record does not name it");
     let record = folder.record()?.ok_or_else(unnamed)?;
     let Some(mark) = record.private.shim else { return Err(unnamed()) };
-    if let Some(pid) = mark.pid() {
+    if let Some(pid) = mark.pid()? {
         match pidfd_open(pid, PidfdFlags::empty()) {
             // The descriptor was opened before this look, so it names the process that is looked at.
-            Ok(pidfd) if mark.lives().map_err(std::io::Error::other)? => end(&pidfd)?,
+            Ok(pidfd) if mark.lives()? => end(&pidfd)?,
             Ok(_) | Err(Errno::SRCH) => {}
             Err(cause) => return Err(cause.into()),
         }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::control_page;
 use super::parting::part;
+use crate::buffers;
 use crate::connect::Way;
 use crate::control::GATEWAY_ADDRESS;
 use crate::dial::{DialError, Dialer};
@@ -53,6 +54,7 @@ pub(super) async fn serve(state: Arc<State>, stream: TcpStream) {
         return refuse(DecisionReason::NotAllowed, Some("the address stands for no name"));
     };
     flow.track().set_destination(&destination, port);
+    buffers::bound(&stream, state.flows.count());
     let guest = Guest::new(stream, flow.track().clone(), state.recorder.clone(), state.limits.bytes_out);
     Conversation { state, flow, destination, port }.run(guest).await;
 }
@@ -131,7 +133,7 @@ impl Conversation {
         match self.way().dial().await {
             Ok(outside) => {
                 self.tell(ruling, None, None);
-                relay(guest, read, outside).await;
+                relay(guest, read, outside, buffers::piece(self.state.flows.count())).await;
                 End::Over
             }
             Err(error) => {

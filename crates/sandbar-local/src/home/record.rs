@@ -1,4 +1,6 @@
 use std::collections::BTreeMap;
+use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -90,35 +92,46 @@ pub(crate) type Owner = AgentMark;
 
 impl AgentMark {
     /// Names a process of the present boot; `None` if it is gone.
-    pub(crate) fn of(pid: rustix::process::Pid) -> Result<Option<Self>, sandbar_engine::Error> {
-        let start = sandbar_engine::proc_id::start_time(pid)?;
-        Ok(start.map(|start_time| Self::new(pid, start_time)))
+    pub(crate) fn of(pid: rustix::process::Pid) -> io::Result<Option<Self>> {
+        let start = sandbar_engine::proc_id::start_time(pid).map_err(io::Error::other)?;
+        start.map(|start_time| Self::new(pid, start_time)).transpose()
     }
 
     /// Names a process of the present boot by its number and start.
-    pub(crate) fn new(pid: rustix::process::Pid, start_time: u64) -> Self {
-        Self { pid: pid.as_raw_nonzero().get(), start_time, boot: boot_id() }
+    pub(crate) fn new(pid: rustix::process::Pid, start_time: u64) -> io::Result<Self> {
+        Ok(Self { pid: pid.as_raw_nonzero().get(), start_time, boot: boot_id()?.to_owned() })
     }
 
-    /// Whether the process still runs.
-    pub(crate) fn lives(&self) -> Result<bool, sandbar_engine::Error> {
-        match rustix::process::Pid::from_raw(self.pid) {
-            Some(pid) if self.boot == boot_id() => sandbar_engine::proc_id::alive(pid, self.start_time),
-            _ => Ok(false),
+    /// Whether the process still runs. What can't be found out is an error, and never "no".
+    pub(crate) fn lives(&self) -> io::Result<bool> {
+        match self.pid()? {
+            Some(pid) => sandbar_engine::proc_id::alive(pid, self.start_time).map_err(io::Error::other),
+            None => Ok(false),
         }
     }
 
     /// Its number, as long as it is of the present boot.
-    pub(crate) fn pid(&self) -> Option<rustix::process::Pid> {
-        rustix::process::Pid::from_raw(self.pid).filter(|_| self.boot == boot_id())
+    pub(crate) fn pid(&self) -> io::Result<Option<rustix::process::Pid>> {
+        let boot = boot_id()?;
+        Ok(rustix::process::Pid::from_raw(self.pid).filter(|_| self.boot == boot))
     }
 }
 
-/// The id of the present boot. Where it can't be read, numbers and start times alone have to do.
-fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|id| id.trim().to_owned())
-        .unwrap_or_default()
+/// The id of the present boot, read once in the life of a process: it can't change, and a process that is out of descriptors must not forget what it
+/// guards. Where a machine does not show it at all, numbers and start times alone have to do.
+pub(crate) fn boot_id() -> io::Result<&'static str> {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    if let Some(id) = BOOT.get() {
+        return Ok(id);
+    }
+    let id = match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => id.trim().to_owned(),
+        Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            String::new()
+        }
+        Err(cause) => return Err(cause),
+    };
+    Ok(BOOT.get_or_init(|| id))
 }
 
 /// The time, in the precision that records have: milliseconds.

@@ -67,14 +67,14 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
 /// The agent, if it lives.
 fn agent(record: &StoredRecord) -> std::io::Result<Option<std::os::fd::OwnedFd>> {
     let Some(mark) = &record.private.agent else { return Ok(None) };
-    let Some(pid) = mark.pid() else { return Ok(None) };
+    let Some(pid) = mark.pid()? else { return Ok(None) };
     let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => pidfd,
         Err(rustix::io::Errno::SRCH) => return Ok(None),
         Err(cause) => return Err(cause.into()),
     };
     // The descriptor was opened before this look, so it names the process that is looked at.
-    Ok(mark.lives().map_err(std::io::Error::other)?.then_some(pidfd))
+    Ok(mark.lives()?.then_some(pidfd))
 }
 
 /// Gets the listeners back from the agent. They are not kept: a listener that outlives the agent would keep callers waiting for answers that nobody

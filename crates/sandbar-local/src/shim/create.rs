@@ -15,7 +15,7 @@ use super::pipes::Pipes;
 use super::prepare::{Gateway, Parts, Prepared, prepare, still_wanted};
 use super::protocol::CreateOrders;
 use super::shared::Shared;
-use crate::error::{engine, fail, io_error};
+use crate::error::{fail, io_error};
 use crate::home::{AgentMark, Home, NO_EGRESS, Private, StoredRecord, isolation, now};
 use crate::teardown::{self, Ending, Groups, Layers};
 use crate::template;
@@ -119,7 +119,8 @@ impl Making<'_> {
 /// Takes back what was done; what does not go is added to the error.
 fn undo(parts: &Parts, error: Error, record: Option<StoredRecord>) -> Error {
     let mark = AgentMark::new(parts.agent.pid, parts.agent.start_time);
-    let ended = teardown::end_agent(&mark).map_err(|cause| io_error("create", "the agent", cause));
+    let ended = mark.and_then(|mark| teardown::end_agent(&mark));
+    let ended = ended.map_err(|cause| io_error("create", "the agent", cause));
     let groups = Groups::Known(parts.cgroup.as_ref());
     match ended.and_then(|()| {
         teardown::tear_down(&parts.home, &parts.folder, record, &parts.lock, groups, Ending::default())
@@ -130,6 +131,8 @@ fn undo(parts: &Parts, error: Error, record: Option<StoredRecord>) -> Error {
 }
 
 fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
+    let agent = AgentMark::new(parts.agent.pid, parts.agent.start_time)
+        .map_err(|cause| io_error("create", "the machine's boot", cause))?;
     Ok(StoredRecord {
         version: SandboxRecord::VERSION,
         id: parts.folder.id().clone(),
@@ -152,7 +155,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
         private: Private {
             ids: parts.ids.clone(),
             slot: parts.slot,
-            agent: Some(AgentMark::new(parts.agent.pid, parts.agent.start_time)),
+            agent: Some(agent),
             shim: own_mark()?,
             owner: orders.owner.clone(),
             fingerprint: parts.base.fingerprint.clone(),
@@ -186,5 +189,5 @@ pub(super) fn deadline(lifetime_ms: Option<u64>, now: Timestamp) -> Result<Optio
 
 /// This process, for those who have to end it should it not do that itself.
 pub(super) fn own_mark() -> Result<Option<AgentMark>> {
-    AgentMark::of(rustix::process::getpid()).map_err(|cause| engine("create", cause))
+    AgentMark::of(rustix::process::getpid()).map_err(|cause| io_error("create", "this process", cause))
 }

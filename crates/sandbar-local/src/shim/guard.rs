@@ -328,6 +328,7 @@ async fn finish(shared: &Arc<Shared>, end: End, mut tasks: JoinSet<()>) -> Resul
     let keeps = matches!(end, End::AgentGone)
         && !shared.is_asked_to_end()
         && shared.look(|record| record.private.owner.is_none() && !record.is_expired());
+    shared.egress.stop().await;
     let ending = Ending {
         cause: Some(end.cause(shared)),
         disk_bytes: last_count(shared).await,

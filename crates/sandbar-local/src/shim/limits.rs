@@ -132,15 +132,13 @@ async fn kill_all(shared: &Shared, cause: KillCause, limit: &str, detail: String
     let signal = Signal::KILL.as_raw();
     let told = ctl::ask(&shared.folder, &ctl::Op::KillAll { signal }, None).await;
     let ended = matches!(told, Ok(ctl::Outcome::Done(_)))
-        && until_async(ENDED, || Ok::<_, sandbar_engine::Error>(!any_lives(&victims)?))
-            .await
-            .unwrap_or(false);
+        && until_async(ENDED, || Ok::<_, std::io::Error>(!any_lives(&victims)?)).await.unwrap_or(false);
     if !ended {
         let _ = rustix::process::pidfd_send_signal(&shared.pidfd, Signal::KILL);
     }
 }
 
-fn any_lives(processes: &[AgentMark]) -> Result<bool, sandbar_engine::Error> {
+fn any_lives(processes: &[AgentMark]) -> std::io::Result<bool> {
     for process in processes {
         if process.lives()? {
             return Ok(true);

@@ -15,7 +15,7 @@ use crate::home::Home;
 
 /// Descriptors that a shim can have use for: both ends of all connections into the sandbox and out of it, listeners, and
 /// answers full of descriptors, with room to spare.
-const DESCRIPTORS: u64 = 16_384;
+const DESCRIPTORS: u64 = 32_768;
 
 /// `main` of the shim, for an executable that was started under the name `sandbar-shim`. Reads its orders from standard input, reports on
 /// standard output, and ends with the sandbox.
@@ -27,6 +27,8 @@ pub fn shim_main() -> ! {
     let _ = std::env::set_current_dir("/");
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     allow_descriptors();
+    // While there are descriptors: who guards a sandbox names its processes by it. What goes wrong here goes wrong again where it matters.
+    let _ = crate::home::boot_id();
     let code = match Pipes::take() {
         Ok(mut pipes) => match closed {
             Ok(()) => run(pipes),

@@ -127,7 +127,7 @@ impl Drop for Prepared {
         let Some(Parts { home, folder, lock, cgroup, agent, .. }) = self.parts.take() else { return };
         // Nobody asked for it, so there is nobody to tell; what can't be removed, the next command that writes removes.
         let mark = AgentMark::new(agent.pid, agent.start_time);
-        if teardown::end_agent(&mark).is_ok() {
+        if mark.and_then(|mark| teardown::end_agent(&mark)).is_ok() {
             let _ = teardown::tear_down(
                 &home,
                 &folder,

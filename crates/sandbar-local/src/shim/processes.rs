@@ -1,7 +1,6 @@
 use rustix::process::Pid;
 
 use super::shared::Shared;
-use crate::home::AgentMark;
 
 /// Processes of one sandbox that are looked at: more is a fork bomb, and above any limit that is watched.
 const MAX_PROCESSES: usize = 100_000;
@@ -32,7 +31,7 @@ impl Tree {
 }
 
 fn agent(shared: &Shared) -> Option<Pid> {
-    shared.look(|record| record.private.agent.as_ref().and_then(AgentMark::pid))
+    shared.look(|record| record.private.agent.as_ref().and_then(|mark| mark.pid().ok().flatten()))
 }
 
 /// All processes, the agent first; by the control group where there is one, since nothing leaves that.

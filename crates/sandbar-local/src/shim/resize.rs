@@ -95,9 +95,9 @@ fn below_use(what: &str, limit: u64, why: &str) -> Error {
 /// The limit on single files that goes with a new limit on disk space: what commands will be started with, and what they are started with now.
 fn file_size(shared: &Shared, wanted: &LimitOrders) -> Result<Option<FileSize>> {
     let Some(bytes) = wanted.disk_bytes else { return Ok(None) };
-    let Some(agent) = shared.look(|record| record.private.agent.as_ref().and_then(AgentMark::pid)) else {
-        return Err(fail(ErrorKind::Unavailable, OPERATION, "the agent is gone"));
-    };
+    let agent = shared.look(|record| record.private.agent.as_ref().map(AgentMark::pid).transpose());
+    let agent = agent.map_err(|cause| io_error(OPERATION, "the agent", cause))?.flatten();
+    let agent = agent.ok_or_else(|| fail(ErrorKind::Unavailable, OPERATION, "the agent is gone"))?;
     let text = std::fs::read_to_string(format!("/proc/{}/limits", agent.as_raw_nonzero()))
         .map_err(|cause| io_error(OPERATION, "the agent's limits", cause))?;
     let now = parse_file_size(&text).ok_or_else(|| {

@@ -24,6 +24,8 @@ const SET: &str = "set egress policy";
 
 /// How long the gateway's thread may take to serve; it opens three files and a few sockets.
 const BEGIN: Duration = Duration::from_secs(10);
+/// How long the gateway's thread may take to end.
+const END: Duration = Duration::from_secs(1);
 /// How long a change of the policy may take: ten thousand routes take some tens of milliseconds, and flows that are cut two seconds at most.
 const CHANGE: Duration = Duration::from_secs(20);
 
@@ -31,6 +33,8 @@ const CHANGE: Duration = Duration::from_secs(20);
 #[derive(Debug, Default)]
 pub(in crate::shim) struct Egress {
     serving: Mutex<Option<Serving>>,
+    /// Closes with the gateway's thread.
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
     /// Held while the policy changes: one change at a time.
     changing: tokio::sync::Mutex<()>,
 }
@@ -45,6 +49,16 @@ struct Serving {
 }
 
 impl Egress {
+    /// Ends the gateway with all that it has open, and waits for that a little: who takes a sandbox down needs descriptors, and it may have them all.
+    pub(in crate::shim) async fn stop(&self) {
+        let ended = hold(&self.ended).take();
+        drop(hold(&self.serving).take());
+        if let Some(ended) = ended {
+            // Nothing is ever sent: it closes.
+            let _ = timeout(END, ended).await;
+        }
+    }
+
     fn serving(&self) -> Option<Serving> {
         hold(&self.serving).clone()
     }
@@ -72,7 +86,9 @@ pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets
     let (stop, stopped) = oneshot::channel();
     let (begun, has_begun) = oneshot::channel();
     let of = Arc::downgrade(shared);
+    let (ending, ended) = oneshot::channel::<()>();
     let work = move || {
+        let _ending = ending;
         let served = serve(sockets, options, begun, stopped);
         let Some(shared) = of.upgrade() else { return };
         match served {
@@ -95,6 +111,7 @@ pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets
         }
     };
     let routes = Arc::new(Mutex::new(routes));
+    *hold(&shared.egress.ended) = Some(ended);
     *hold(&shared.egress.serving) = Some(Serving { gateway, journal, routes, _stop: Arc::new(stop) });
     Ok(())
 }
