@@ -4,6 +4,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command as HostCommand, Stdio};
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use sandbar_core::{
     Command, CreateOptions, ErrorKind, FilesExt, GuestPath, Lifetime, ProviderExt, Query, SandboxProvider,
     SpawnOptions, State,
@@ -271,4 +272,31 @@ async fn an_orphan_of_a_dead_owner_is_not_brought_back() {
     let error = handle.commands().run(&Command::new("true")).await.expect_err("it has no owner any more");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
     bed.assert_empty("after its owner").await;
+}
+
+/// A program inside can have its shim open many connections at once. Whoever takes a sandbox down must not take "could not look" for "gone".
+#[tokio::test]
+async fn a_shim_out_of_descriptors_leaves_nobody_behind() {
+    let Some(bed) = Bed::new() else { return };
+    for spare in [1, 2, 4] {
+        let sandbox = create(&bed.provider()).await;
+        let (shim, agent) = (shim_pid(&bed, sandbox.id()).expect("a shim"), agent_pid(&bed, sandbox.id()));
+        let open = std::fs::read_dir(format!("/proc/{shim}/fd")).expect("its descriptors").count();
+        let few = Some(u64::try_from(open + spare).expect("a few"));
+        let before = rustix::process::getrlimit(Resource::Nofile);
+        let limit = Rlimit { current: few, maximum: before.maximum };
+        prlimit(Pid::from_raw(shim), Resource::Nofile, limit).expect("its limit");
+        let first = sandbox.destroy().await;
+        let is_gone = bed.provider().describe(sandbox.id()).await.expect("an answer").is_none();
+        if first.is_ok() || is_gone {
+            eventually("its processes are gone with it", async || has_ended(agent)).await;
+        }
+        if let Err(error) = first {
+            // Whatever could not be done is done by the next one.
+            let second = bed.provider().destroy(sandbox.id()).await;
+            assert!(second.is_ok(), "first {error:?}, then {second:?}");
+        }
+        eventually("nobody of it is left", async || has_ended(agent)).await;
+        bed.assert_empty("after one without descriptors").await;
+    }
 }
