@@ -8,6 +8,8 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use sandbar_engine::handover::AGENT_LISTENER_FD;
 use sandbar_engine::network::{NetworkSockets, add_route};
 use sandbar_engine::process::{take_descriptor, take_network};
@@ -51,6 +53,9 @@ fn done(wish: &Value, held: &NetworkSockets) -> io::Result<Value> {
         let (length, from) = socket.recv_from(&mut bytes)?;
         return Ok(json!({ "said": String::from_utf8_lossy(&bytes[..length]), "from": from.to_string() }));
     }
+    if let Some(to) = address("flood") {
+        return flood(to, wish["attempts"].as_u64().unwrap(), address("from"), address("own"));
+    }
     if let Some(at) = address("listen") {
         return TcpListener::bind(at).map(|_| json!({}));
     }
@@ -58,11 +63,7 @@ fn done(wish: &Value, held: &NetworkSockets) -> io::Result<Value> {
         return UdpSocket::bind(at).map(|_| json!({}));
     }
     if let Some(at) = address("echo") {
-        let listener = TcpListener::bind(at)?;
-        let address = listener.local_addr()?;
-        let client = std::thread::spawn(move || TcpStream::connect_timeout(&address, BOUND).map(drop));
-        listener.accept()?;
-        return client.join().unwrap().map(|()| json!({}));
+        return echo(at, address("from")).map(|()| json!({}));
     }
     match wish["do"].as_str().unwrap() {
         "route" => {
@@ -76,11 +77,85 @@ fn done(wish: &Value, held: &NetworkSockets) -> io::Result<Value> {
             Ok(json!({ "said": String::from_utf8_lossy(&output.stdout) }))
         }
         "remembered" => {
-            let setting = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait";
-            Ok(json!({ "said": fs::read_to_string(setting)? }))
+            let states = ["syn_sent", "syn_recv", "time_wait", "close", "last_ack"];
+            let seconds = states.map(|state| remembered(&format!("tcp_timeout_{state}")));
+            let seconds: io::Result<Vec<u64>> = seconds.into_iter().collect();
+            Ok(json!({ "seconds": seconds?, "loose": remembered("tcp_loose")? }))
         }
         other => panic!("unknown wish {other}"),
     }
+}
+
+/// A word there and back, over a connection from one of this process's addresses to another.
+fn echo(at: SocketAddr, from: Option<SocketAddr>) -> io::Result<()> {
+    const WORD: &[u8; 5] = b"hello";
+    let listener = TcpListener::bind(at)?;
+    let to = listener.local_addr()?;
+    let client = std::thread::spawn(move || {
+        let stream = match from {
+            Some(from) => {
+                let socket =
+                    socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+                bind(&socket, &from)?;
+                connect(&socket, &to)?;
+                TcpStream::from(socket)
+            }
+            None => TcpStream::connect_timeout(&to, BOUND)?,
+        };
+        said_back(&stream, WORD)
+    });
+    let (mut stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(BOUND))?;
+    let mut bytes = [0; WORD.len()];
+    stream.read_exact(&mut bytes)?;
+    stream.write_all(&bytes)?;
+    drop(stream);
+    client.join().unwrap()
+}
+
+fn said_back(mut stream: &TcpStream, word: &[u8]) -> io::Result<()> {
+    stream.set_read_timeout(Some(BOUND))?;
+    stream.write_all(word)?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    assert_eq!(bytes, word);
+    Ok(())
+}
+
+/// Begins connections and gives each up at once: to there or, if given, to an own listener that takes none.
+fn flood(
+    to: SocketAddr,
+    attempts: u64,
+    from: Option<SocketAddr>,
+    own: Option<SocketAddr>,
+) -> io::Result<Value> {
+    const BACKLOG: i32 = 0;
+    let own = own.map(TcpListener::bind).transpose()?;
+    let to = match &own {
+        Some(listener) => {
+            listen(listener, BACKLOG)?;
+            listener.local_addr()?
+        }
+        None => to,
+    };
+    for _ in 0..attempts {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        if let Some(from) = &from {
+            bind(&socket, from)?;
+        }
+        match connect(&socket, &to) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Ok(json!({ "remembered": remembered("count")? }))
+}
+
+/// A setting of the kernel's table of connections.
+fn remembered(what: &str) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/sys/net/netfilter/nf_conntrack_{what}"))?;
+    Ok(text.trim().parse().unwrap())
 }
 
 /// The sockets that this process has.

@@ -33,15 +33,24 @@ const SECOND_REGISTER: u32 = 2;
 const PROTOCOL: u32 = 9;
 const SOURCE: u32 = 12;
 const DESTINATION: u32 = 16;
+/// Where the TCP header has the ports.
+const SOURCE_PORT: u32 = 0;
+const DESTINATION_PORT: u32 = 2;
+/// `NFT_PAYLOAD_NETWORK_HEADER` and `NFT_PAYLOAD_TRANSPORT_HEADER`.
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+/// `NF_DROP` and `NF_ACCEPT`.
+const DROP: u32 = 0;
+const ACCEPT: u32 = 1;
 const TCP: u8 = 6;
 /// The first byte of every loopback address.
 const LOOPBACK: u8 = 127;
 
-/// New connections to outside that a sandbox can start in a second, and at once: each is remembered by the kernel for a
-/// while after its end, in memory that no control group counts. A busy client makes a few hundred; the packet of one too
-/// many is lost, and sent again a second later.
-const CONNECTIONS_PER_SECOND: u64 = 10_000;
-const CONNECTIONS_AT_ONCE: u32 = 20_000;
+/// New connections that a sandbox can start in a second, and at once: each is remembered by the kernel for a while, in
+/// memory that no control group counts, and in a table that the machine shares. Five times what the gateway lets through;
+/// the packet of one too many is lost, and sent again a second later.
+const CONNECTIONS_PER_SECOND: u64 = 1_000;
+const CONNECTIONS_AT_ONCE: u32 = 2_000;
 
 const TABLE: &[u8] = b"sandbar\0";
 const UNTRACKED: &[u8] = b"untracked\0";
@@ -56,29 +65,32 @@ enum Is {
 
 /// A batch that leads every TCP connection to the gateway, but those within loopback and those to the gateway itself.
 /// What has no route never gets so far.
+///
+/// Only connections to the gateway's listener are tracked, and every one that is tracked counts. What else goes on inside
+/// can have any local address on either side, so it is told from them by the gateway's address and port: replies come from
+/// there, and there goes what is neither for loopback nor for another port of that address.
 pub(super) fn to_gateway() -> Vec<u8> {
-    let not_tcp = [byte_is(PROTOCOL, Is::Unequal, TCP), expression("notrack", &[])].concat();
-    let within = [
-        byte_is(DESTINATION, Is::Equal, LOOPBACK),
-        byte_is(SOURCE, Is::Equal, LOOPBACK),
-        expression("notrack", &[]),
-    ]
-    .concat();
-    let outward = [
+    let not_tcp = [byte_is(PROTOCOL, Is::Unequal, TCP), untracked()].concat();
+    let reply = [gateway(SOURCE, Is::Equal), port(SOURCE_PORT, Is::Equal), verdict(ACCEPT)].concat();
+    let within = [byte_is(DESTINATION, Is::Equal, LOOPBACK), untracked()].concat();
+    let beside = [gateway(DESTINATION, Is::Equal), port(DESTINATION_PORT, Is::Unequal), untracked()].concat();
+    let too_many = [over_limit(), verdict(DROP)].concat();
+    let led = [
         byte_is(PROTOCOL, Is::Equal, TCP),
         byte_is(DESTINATION, Is::Unequal, LOOPBACK),
-        load(DESTINATION, 4),
-        compare(Is::Unequal, &GATEWAY_ADDRESS.octets()),
+        gateway(DESTINATION, Is::Unequal),
+        translated(),
     ]
     .concat();
-    let too_many = [outward.clone(), over_limit(), drop_it()].concat();
-    let led = [outward, translated()].concat();
     [
         nft(BATCH_BEGIN, REQUEST, (0, NFTABLES >> 8), &[]),
         nft(NEW_TABLE, REQUEST | CREATE, (IPV4, 0), &attribute(1, TABLE)),
         chain(UNTRACKED, BEFORE_TRACKING, b"filter\0"),
         rule(UNTRACKED, 0, &not_tcp),
+        rule(UNTRACKED, 0, &reply),
         rule(UNTRACKED, 0, &within),
+        rule(UNTRACKED, 0, &beside),
+        // Sees the first packet of each connection that is tracked.
         chain(TO_GATEWAY, BEFORE_ROUTING, b"nat\0"),
         rule(TO_GATEWAY, 0, &too_many),
         // The kernel takes a batch as a whole, and reports each fault of it: one word that it is done is enough.
@@ -118,10 +130,9 @@ fn number(kind: u16, value: u32) -> Vec<u8> {
     attribute(kind, &value.to_be_bytes())
 }
 
-/// Bytes of the network header into the register.
-fn load(offset: u32, length: u32) -> Vec<u8> {
-    const NETWORK_HEADER: u32 = 1;
-    let data = [number(1, REGISTER), number(2, NETWORK_HEADER), number(3, offset), number(4, length)];
+/// Bytes of a header into the register.
+fn load(header: u32, offset: u32, length: u32) -> Vec<u8> {
+    let data = [number(1, REGISTER), number(2, header), number(3, offset), number(4, length)];
     expression("payload", &data.concat())
 }
 
@@ -135,7 +146,19 @@ fn compare(how: Is, value: &[u8]) -> Vec<u8> {
 }
 
 fn byte_is(offset: u32, how: Is, value: u8) -> Vec<u8> {
-    [load(offset, 1), compare(how, &[value])].concat()
+    [load(NETWORK_HEADER, offset, 1), compare(how, &[value])].concat()
+}
+
+fn gateway(offset: u32, how: Is) -> Vec<u8> {
+    [load(NETWORK_HEADER, offset, 4), compare(how, &GATEWAY_ADDRESS.octets())].concat()
+}
+
+fn port(offset: u32, how: Is) -> Vec<u8> {
+    [load(TRANSPORT_HEADER, offset, 2), compare(how, &GATEWAY_PORT.to_be_bytes())].concat()
+}
+
+fn untracked() -> Vec<u8> {
+    expression("notrack", &[])
 }
 
 fn over_limit() -> Vec<u8> {
@@ -153,12 +176,11 @@ fn over_limit() -> Vec<u8> {
     expression("limit", &data.concat())
 }
 
-fn drop_it() -> Vec<u8> {
-    /// `NFT_REG_VERDICT` and `NF_DROP`.
+fn verdict(code: u32) -> Vec<u8> {
+    /// `NFT_REG_VERDICT`.
     const VERDICT: u32 = 0;
-    const DROP: u32 = 0;
-    let verdict = attribute(2 | NESTED, &attribute(2 | NESTED, &number(1, DROP)));
-    expression("immediate", &[number(1, VERDICT), verdict].concat())
+    let data = attribute(2 | NESTED, &attribute(2 | NESTED, &number(1, code)));
+    expression("immediate", &[number(1, VERDICT), data].concat())
 }
 
 /// To the gateway's own address and port.

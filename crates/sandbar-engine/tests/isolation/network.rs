@@ -20,6 +20,12 @@ use crate::modes::in_every_mode;
 
 /// "Network is unreachable" has to be said at once, not after a time-out of some protocol.
 const AT_ONCE: Duration = Duration::from_secs(1);
+/// Many more connections than the kernel is to remember, and what is enough where it is to remember none.
+const FLOOD: u64 = 50_000;
+const FEW: u64 = 2_000;
+/// New connections to the gateway that are let through at once, and each second.
+const TOGETHER: u64 = 2_000;
+const PER_SECOND: u64 = 1_000;
 const NET: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 0);
 
 /// A sandbox with a probe that does what it is asked.
@@ -171,8 +177,17 @@ fn loopback_is_the_sandboxs_own() {
     in_every_mode("network::loopback_is_the_sandboxs_own", |bench| {
         as_each(bench, |inside| {
             add_route(&inside.sockets().routes, Ipv4Addr::UNSPECIFIED, 0).unwrap();
-            for at in ["127.0.0.1:0", "127.0.0.2:0", "[::1]:0"] {
+            for at in ["127.0.0.1:0", "127.0.0.2:0", "[::1]:0", "198.18.0.1:0"] {
                 assert_eq!(inside.answer(&json!({ "echo": at })), json!({}), "{at}");
+            }
+            // Also where the two ends have different addresses.
+            for (from, at) in [
+                ("198.18.5.5:0", "127.0.0.1:0"),
+                ("198.18.5.5:0", "198.18.0.1:0"),
+                ("127.0.0.1:0", "198.18.0.1:0"),
+            ] {
+                let wish = json!({ "echo": at, "from": from });
+                assert_eq!(inside.answer(&wish), json!({}), "from {from} to {at}");
             }
             // The gateway's port is taken at its own address only.
             let port = format!("127.0.0.1:{GATEWAY_PORT}");
@@ -269,8 +284,47 @@ fn a_datagram_tells_where_it_was_sent_to_and_is_answered_from_there() {
 fn the_kernel_soon_forgets_what_has_ended() {
     in_every_mode("network::the_kernel_soon_forgets_what_has_ended", |bench| {
         let inside = Inside::start(bench, &json!({ "task": "network" }));
-        assert_eq!(inside.answer(&json!({ "do": "remembered" })), json!({ "said": "2\n" }));
+        let answer = inside.answer(&json!({ "do": "remembered" }));
+        assert_eq!(answer, json!({ "seconds": [5, 5, 2, 2, 5], "loose": 0 }));
         bench.end(inside.running);
+    });
+}
+
+#[test]
+fn connections_that_do_not_go_to_the_gateway_are_not_remembered() {
+    in_every_mode("network::connections_that_do_not_go_to_the_gateway_are_not_remembered", |bench| {
+        as_each(bench, |inside| {
+            add_route(&inside.sockets().routes, Ipv4Addr::UNSPECIFIED, 0).unwrap();
+            let nobody = format!("{GATEWAY_ADDRESS}:1");
+            for (own, from) in [
+                ("198.18.0.1:0", "0.0.0.0:0"),
+                ("198.18.0.1:0", "198.18.5.5:0"),
+                ("198.18.0.1:0", "127.0.0.1:0"),
+                ("127.0.0.1:0", "198.18.5.5:0"),
+                ("127.0.0.1:0", "1.1.1.1:0"),
+            ] {
+                let wish = json!({ "flood": nobody, "attempts": FEW, "own": own, "from": from });
+                assert_eq!(inside.answer(&wish), json!({ "remembered": 0 }), "from {from} to {own}");
+            }
+        });
+    });
+}
+
+#[test]
+fn few_of_many_connections_to_the_gateway_are_remembered() {
+    in_every_mode("network::few_of_many_connections_to_the_gateway_are_remembered", |bench| {
+        as_each(bench, |inside| {
+            add_route(&inside.sockets().routes, Ipv4Addr::UNSPECIFIED, 0).unwrap();
+            let before = Instant::now();
+            for to in ["198.18.0.1:15001", "198.18.5.5:443", "1.1.1.1:443"] {
+                let answer = inside.answer(&json!({ "flood": to, "attempts": FLOOD }));
+                let known = answer["remembered"].as_u64().unwrap();
+                let most = TOGETHER + PER_SECOND * (1 + before.elapsed().as_secs());
+                println!("to {to}: {known} of at most {most}");
+                // Some are: else this would show nothing.
+                assert!(0 < known && known <= most, "to {to}: {known}, most {most}");
+            }
+        });
     });
 }
 
