@@ -72,6 +72,13 @@ const CHECKS: &[Check] = &[
         size: 1024,
     },
     Check {
+        name: "hostnames",
+        package: "sandbar-core",
+        target: "lib",
+        test: "egress::tests::hostnames::generated_names_are_read_as_a_slow_reader_reads_them",
+        size: 1_000_000,
+    },
+    Check {
         name: "hellos",
         package: "sandbar-egress",
         target: "lib",

@@ -2,6 +2,8 @@
 
 mod cidr;
 mod decision;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod hostname;
 mod injection;
 mod parse;

@@ -1,3 +1,5 @@
+mod hostnames;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
