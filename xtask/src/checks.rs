@@ -50,6 +50,8 @@ fn house_rules() -> Result<(), String> {
     complaints.extend(licenses(&metadata)?);
     complaints.extend(sources()?);
     complaints.extend(crate::fuzz::targets().err());
+    let documents = output(&mut git(&["ls-files", "*.md"]))?;
+    complaints.extend(crate::links::dead(workspace(), &documents.lines().collect::<Vec<_>>())?);
     if complaints.is_empty() {
         eprintln!("xtask: rules of the house: kept");
         return Ok(());

@@ -5,6 +5,7 @@ mod checks;
 mod fuzz;
 mod generate;
 mod host;
+mod links;
 mod modes;
 mod run;
 mod soak;
