@@ -80,6 +80,10 @@ pub(crate) enum Expect {
     Token(Raw),
     /// A TLS handshake message. An alert is a refusal.
     Tls,
+    /// An HTTP answer that is not the gateway's own, neither its refusal nor its word that the host could not be reached.
+    Page,
+    /// Any words, or a connection that stays open: who listens there may wait for a client to begin. The gateway ends one that it can't make.
+    Stay,
     /// More HTTP answers that are not the gateway's refusal than are allowed.
     Http { allowed: usize },
 }

@@ -5,6 +5,8 @@ use super::tried::{Outcome, Said};
 
 /// The header by which the gateway says that an answer is its refusal.
 const REFUSAL_HEADER: &str = "x-sandbar-egress: denied";
+/// The header by which it says that the host could not be reached: it tried.
+const FAILURE_HEADER: &str = "x-sandbar-egress: failed";
 /// The content type of a TLS record with an alert.
 const TLS_ALERT: u8 = 0x15;
 
@@ -32,21 +34,29 @@ impl End {
 /// Whether more bytes can't change what these mean.
 pub(super) fn is_settled(expect: &Expect, bytes: &[u8]) -> bool {
     match expect {
-        Expect::Anything | Expect::Tls => !bytes.is_empty(),
+        Expect::Anything | Expect::Tls | Expect::Stay => !bytes.is_empty(),
+        // Whose answer it is stands in its head.
+        Expect::Page => contains(bytes, b"\r\n\r\n"),
         Expect::Token(token) => contains(bytes, &token.0),
-        Expect::Http { allowed } => answers(bytes).granted > *allowed,
+        Expect::Http { allowed } => {
+            let Answers { granted, failed, .. } = answers(bytes);
+            granted + failed > *allowed
+        }
     }
 }
 
 /// What the bytes that came, and the end after them, mean.
 pub(super) fn judge(expect: &Expect, bytes: &[u8], end: End) -> Said {
+    if bytes.is_empty() && *expect == Expect::Stay && end == End::Silent {
+        return (Outcome::Reached, "the connection stayed open".to_owned());
+    }
     if bytes.is_empty() {
         // An open connection that says nothing shows neither a wall nor a way.
         let outcome = if end == End::Silent { Outcome::Unclear } else { Outcome::Refused };
         return (outcome, format!("connected, then {}", end.word()));
     }
     match expect {
-        Expect::Anything => (Outcome::Reached, format!("{} bytes came back", bytes.len())),
+        Expect::Anything | Expect::Stay => (Outcome::Reached, format!("{} bytes came back", bytes.len())),
         Expect::Token(token) if contains(bytes, &token.0) => {
             (Outcome::Reached, "the listener's own words came back".to_owned())
         }
@@ -57,11 +67,24 @@ pub(super) fn judge(expect: &Expect, bytes: &[u8], end: End) -> Said {
         }
         Expect::Tls => (Outcome::Reached, "the far side went on with the handshake".to_owned()),
         Expect::Http { allowed } => judge_http(*allowed, bytes),
+        Expect::Page => judge_page(bytes),
     }
 }
 
+fn judge_page(bytes: &[u8]) -> Said {
+    let word = match answers(bytes) {
+        Answers { granted: 1.., .. } => return (Outcome::Reached, "a page came back".to_owned()),
+        Answers { failed: 1.., .. } => "the gateway says that it can't be reached",
+        Answers { refused: 1.., .. } => "refused by the gateway",
+        _ => "something else than HTTP came back",
+    };
+    (Outcome::Refused, word.to_owned())
+}
+
 fn judge_http(allowed: usize, bytes: &[u8]) -> Said {
-    let Answers { granted, refused } = answers(bytes);
+    let Answers { granted, refused, failed } = answers(bytes);
+    // What the gateway tried it had allowed.
+    let granted = granted + failed;
     if granted > allowed {
         return (Outcome::Reached, format!("{granted} answered, {refused} refused by the gateway"));
     }
@@ -71,22 +94,30 @@ fn judge_http(allowed: usize, bytes: &[u8]) -> Said {
     (Outcome::Refused, format!("{granted} answered as allowed, {refused} refused by the gateway"))
 }
 
-/// How many answers of either kind there are.
+/// How many answers of each kind there are.
 struct Answers {
     granted: usize,
     refused: usize,
+    failed: usize,
 }
 
 /// Counts what looks like the start of an answer, in bodies too: a way out is rather seen twice than not at all.
 fn answers(bytes: &[u8]) -> Answers {
     let starts: Vec<usize> = (0..bytes.len()).filter(|at| is_status(&bytes[*at..])).collect();
-    let mut answers = Answers { granted: 0, refused: 0 };
+    let mut answers = Answers { granted: 0, refused: 0, failed: 0 };
     for (index, start) in starts.iter().enumerate() {
         let end = starts.get(index + 1).copied().unwrap_or(bytes.len());
         let answer = String::from_utf8_lossy(&bytes[*start..end]);
         let head = answer.split("\r\n\r\n").next().unwrap_or_default();
-        let is_refusal = head.lines().any(|line| line.trim().eq_ignore_ascii_case(REFUSAL_HEADER));
-        *(if is_refusal { &mut answers.refused } else { &mut answers.granted }) += 1;
+        let says = |header: &str| head.lines().any(|line| line.trim().eq_ignore_ascii_case(header));
+        let count = if says(REFUSAL_HEADER) {
+            &mut answers.refused
+        } else if says(FAILURE_HEADER) {
+            &mut answers.failed
+        } else {
+            &mut answers.granted
+        };
+        *count += 1;
     }
     answers
 }

@@ -10,6 +10,7 @@ use super::work::{Numbered, serve};
 use super::{dns, kernel, tcp};
 
 const DENIED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nX-Sandbar-Egress: denied\r\ncontent-length: 2\r\n\r\nno";
+const FAILED: &[u8] = b"HTTP/1.1 502 Bad Gateway\r\nx-sandbar-egress: failed\r\n\r\nno";
 const GRANTED: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 fn outcome(expect: &Expect, bytes: &[u8], end: End) -> Outcome {
@@ -38,8 +39,23 @@ fn a_refusal_is_told_from_an_answer() {
         (http(1), &both, End::Silent, Outcome::Refused),
         (http(0), &both, End::Silent, Outcome::Reached),
         (http(1), b"nonsense", End::Closed, Outcome::Reached),
+        // What the gateway tried it had allowed, and was not had.
+        (http(0), FAILED, End::Closed, Outcome::Reached),
+        (Expect::Page, FAILED, End::Closed, Outcome::Refused),
+        (Expect::Page, DENIED, End::Closed, Outcome::Refused),
+        (Expect::Page, GRANTED, End::Silent, Outcome::Reached),
+        (Expect::Page, b"nonsense", End::Closed, Outcome::Refused),
+        (Expect::Page, b"", End::Silent, Outcome::Unclear),
+        (Expect::Stay, b"", End::Silent, Outcome::Reached),
+        (Expect::Stay, b"", End::Closed, Outcome::Refused),
+        (Expect::Stay, b"", End::Reset, Outcome::Refused),
+        (Expect::Stay, b"SSH-2.0", End::Closed, Outcome::Reached),
     ] {
         assert_eq!(outcome(&expect, bytes, end), wanted, "{expect:?} {} {end:?}", bytes.escape_ascii());
+    }
+    // Whose page it is is known no sooner than its head.
+    for (bytes, settled) in [(&FAILED[..20], false), (FAILED, true), (GRANTED, true)] {
+        assert_eq!(is_settled(&Expect::Page, bytes), settled, "{}", bytes.escape_ascii());
     }
 }
 

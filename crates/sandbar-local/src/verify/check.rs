@@ -3,16 +3,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbar_core::{
-    CreateOptions, EgressCheck, EgressPolicy, EgressVerdict, Error, ErrorKind, LegClass, LegOutcome,
-    Lifetime, Result, Sandbox, SandboxProvider, VerdictState, VerifyOptions,
+    CreateOptions, EgressCheck, EgressLeg, EgressPolicy, EgressVerdict, Error, ErrorKind, LegClass,
+    LegOutcome, Lifetime, Result, Sandbox, SandboxProvider, VerdictState, VerifyOptions,
 };
 
 use super::host_post::HostPost;
 use super::leg::{Plan, Seen};
 use super::neighbour::{self, LIFETIME};
-use super::policy_view::PolicyView;
+use super::policy_view::{AllowedName, PolicyView};
 use super::run;
-use super::surroundings::Surroundings;
+use super::surroundings::{KNOWN_NAMES, Surroundings, allows_every_address, denied_name};
 use super::verdict::{Why, verdict};
 use crate::error::io_error;
 use crate::provider::LocalProvider;
@@ -80,12 +80,13 @@ async fn observe(
 
 /// The verdict in words.
 fn told(plan: &Plan, seen: &Seen, policy: &EgressPolicy, no_neighbour: Option<&Error>) -> EgressVerdict {
-    let (legs, judged): (Vec<_>, Vec<_>) = plan.judge(seen).into_iter().unzip();
+    let (there, absent): (Vec<_>, Vec<_>) =
+        plan.judge(seen).into_iter().partition(|(_, judged)| judged.is_some());
+    let absent: Vec<_> = absent.into_iter().map(|(leg, _)| leg).collect();
+    let (mut legs, judged): (Vec<_>, Vec<_>) = there.into_iter().unzip();
+    let judged: Vec<_> = judged.into_iter().flatten().collect();
     let why = verdict(&judged);
-    let names = |wanted: fn(&sandbar_core::EgressLeg) -> bool| {
-        let named: Vec<&str> = legs.iter().filter(|leg| wanted(leg)).map(|leg| leg.name.as_str()).collect();
-        named.join(", ")
-    };
+    let names = |wanted: fn(&EgressLeg) -> bool| named(legs.iter().filter(|leg| wanted(leg)));
     let leaks = names(|leg| leg.outcome == LegOutcome::Reached && leg.class != LegClass::Control);
     let untested = names(|leg| leg.outcome == LegOutcome::Untested);
     let denied = legs.iter().filter(|leg| leg.class != LegClass::Control).count();
@@ -99,6 +100,10 @@ fn told(plan: &Plan, seen: &Seen, policy: &EgressPolicy, no_neighbour: Option<&E
             let missed = names(|leg| leg.class == LegClass::Control && leg.outcome != LegOutcome::Reached);
             format!("what has to be reached was not ({missed}), so that refusals say nothing")
         }
+        Why::NotTried if denied_name(PolicyView::of(policy)).is_none() => format!(
+            "the policy speaks of each of the names that a denial could be shown with ({}), or of all beside or below them",
+            KNOWN_NAMES.join(", ")
+        ),
         Why::NotTried => "not every way out was tried inside".to_owned(),
         Why::HostCutOff => {
             "this host itself could not take ways out that it has to, so that their refusal says nothing"
@@ -116,25 +121,39 @@ fn told(plan: &Plan, seen: &Seen, policy: &EgressPolicy, no_neighbour: Option<&E
     if let Some(error) = no_neighbour {
         let _ = write!(detail, "; no second sandbox: {error}");
     }
-    if plan.not_applicable > 0 {
-        let rows = plan.not_applicable;
-        let _ =
-            write!(detail, "; {rows} not tried, for want of anything in this policy or host to try them at");
+    if !absent.is_empty() {
+        let _ = write!(
+            detail,
+            "; not tried, for want of anything in this policy or on this host to try them at: {}",
+            named(&absent)
+        );
     }
+    legs.extend(absent);
     EgressVerdict { state: why.state(), detail, remediation: remedy(why, policy), legs }
 }
 
+fn named<'a>(legs: impl IntoIterator<Item = &'a EgressLeg>) -> String {
+    legs.into_iter().map(|leg| leg.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 fn remedy(why: Why, policy: &EgressPolicy) -> Option<String> {
+    let view = PolicyView::of(policy);
     let text = match why {
         Why::AllRefused => return None,
-        Why::Leak if PolicyView::of(policy).is_open(policy) => {
+        Why::Leak if view.is_open(policy) || allows_every_address(view) => {
             "this policy allows every public address: allow names instead, or nothing"
         }
         Why::Leak => {
             "run nothing here that must not reach the network, and report this with the output of `sandbar egress verify --full --json`"
         }
+        Why::NoControl if view.allowed_name() == AllowedName::Injected => {
+            "the gateway speaks for each host that this policy spells out, so that no answer is certain to be the host's: verify the same rules without their headers"
+        }
         Why::NoControl => {
             "see whether the allowed name answers from this host, and what `sandbar doctor` says of the packet filter; then verify again"
+        }
+        Why::NotTried if denied_name(view).is_none() => {
+            "allow narrower names than whole top-level domains; what one name comes to `sandbar egress why` says of a sandbox that has the policy"
         }
         Why::NotTried => "see the legs that were not tried, and verify again",
         Why::HostCutOff => {

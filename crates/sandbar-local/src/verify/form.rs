@@ -11,6 +11,8 @@ use crate::probe::{
 
 /// How long an answer may take where nothing is slow on purpose, in milliseconds.
 const PATIENCE_MS: u64 = 4000;
+/// How long a connection has to stay open that nothing is said over, in milliseconds: longer than the gateway tries to make its own (`Limits::dial`).
+const STAY_MS: u64 = 12_000;
 
 /// The resolver's address of version 6 that goes with the first raw one (developers.cloudflare.com/1.1.1.1).
 pub(crate) const RAW_V6: Ipv6Addr = Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111);
@@ -34,19 +36,6 @@ pub(crate) const PRIVATE: &[IpAddr] = &[
     IpAddr::V4(Ipv4Addr::new(100, 64, 0, 1)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5)),
 ];
-/// Every address of the table that a rule could allow, but for those that a policy's view names itself.
-pub(crate) const KNOWN_ADDRESSES: &[IpAddr] = &[
-    IpAddr::V6(RAW_V6),
-    PRIVATE[0],
-    PRIVATE[1],
-    PRIVATE[2],
-    PRIVATE[3],
-    PRIVATE[4],
-    PRIVATE[5],
-    PRIVATE[6],
-    OTHER_METADATA[2],
-    OTHER_METADATA[3],
-];
 /// A multicast group of the local scope that nobody is in but for a check (RFC 2365).
 pub(crate) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 83, 66);
 
@@ -65,6 +54,17 @@ pub(crate) fn tls(to: impl Into<Whereto>, port: u16, hello: &Hello) -> Attempt {
 pub(crate) fn get(to: impl Into<Whereto>, host: &str, port: u16) -> Attempt {
     let lines = request(&["GET / HTTP/1.1", &format!("Host: {host}"), "Connection: close"]);
     Attempt::Tcp(tcp(to, port, vec![Piece::now(lines)], Expect::Http { allowed: 0 }))
+}
+
+/// A page of `host`, and not the gateway's word that it has none.
+pub(crate) fn page(host: &str, port: u16) -> Attempt {
+    let lines = request(&["GET / HTTP/1.1", &format!("Host: {host}"), "Connection: close"]);
+    Attempt::Tcp(tcp(host, port, vec![Piece::now(lines)], Expect::Page))
+}
+
+/// A connection over which nothing is said, since who listens there is not known.
+pub(crate) fn stay(host: &str, port: u16) -> Attempt {
+    Attempt::Tcp(TcpAttempt { patience_ms: STAY_MS, ..tcp(host, port, Vec::new(), Expect::Stay) })
 }
 
 /// Something said to a name on 80, of which so many answers are as they should be.

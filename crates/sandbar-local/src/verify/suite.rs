@@ -28,6 +28,7 @@ impl LeakSuite {
     pub fn complaints(&self, output: &[u8]) -> Vec<String> {
         let mut complaints = Vec::new();
         for (leg, judged) in self.judge(output) {
+            let Some(judged) = judged else { continue };
             let is_reached = leg.outcome == LegOutcome::Reached;
             // Rows about the host's own services and the neighbour have nothing to be tried at.
             let has_tries = !leg.detail.ends_with("nothing to try it at");
@@ -44,7 +45,7 @@ impl LeakSuite {
         legs.filter(|leg| leg.outcome == LegOutcome::Reached).map(|leg| leg.name).collect()
     }
 
-    fn judge(&self, output: &[u8]) -> Vec<(EgressLeg, Judged)> {
+    fn judge(&self, output: &[u8]) -> Vec<(EgressLeg, Option<Judged>)> {
         let lines = output.split(|byte| *byte == b'\n');
         let tried = lines.filter_map(|line| serde_json::from_slice::<Tried>(line).ok());
         let seen = Seen {

@@ -30,8 +30,12 @@ fn deny_all_is_filtered() {
             let verdict = verdict(EgressPolicy::DenyAll, extent).await;
             assert_eq!(verdict.state, VerdictState::Filtered, "{verdict:#?}");
             assert!(verdict.remediation.is_none() && verdict.legs.len() >= 10, "{verdict:#?}");
-            let denied = verdict.legs.iter().filter(|leg| leg.name != "control");
-            assert!(denied.clone().all(|leg| leg.outcome == LegOutcome::Refused), "{verdict:#?}");
+            assert_eq!(outcome(&verdict, "allowed-name"), LegOutcome::Untested, "there is none");
+            for leg in verdict.legs.iter().filter(|leg| leg.name != "control") {
+                let is_absent = leg.outcome == LegOutcome::Untested && verdict.detail.contains(&leg.name);
+                assert!(leg.outcome == LegOutcome::Refused || is_absent, "{leg:#?}: {}", verdict.detail);
+            }
+            assert_eq!(outcome(&verdict, "denied-name"), LegOutcome::Refused);
         }
     });
 }
@@ -81,6 +85,51 @@ fn a_control_that_is_down_leaves_it_inconclusive() {
         assert_eq!(verdict.state, VerdictState::Inconclusive, "{verdict:#?}");
         assert_ne!(outcome(&verdict, "allowed-name"), LegOutcome::Reached);
         assert!(verdict.detail.contains("allowed-name") && verdict.remediation.is_some(), "{verdict:#?}");
+    });
+}
+
+#[test]
+fn an_allowed_name_is_tried_at_whatever_port_it_has() {
+    in_rig("verify::an_allowed_name_is_tried_at_whatever_port_it_has", async || {
+        let rig = Rig::connect();
+        full::outside(&rig);
+        let (gone, (there, _)) = (rig.unique("gone"), rig.host("there"));
+        rig.zone(&gone).nxdomain().publish();
+        rig.listen(8443);
+        for port in [80, 443, 8443] {
+            let missed = verdict(allow([&*format!("{gone}:{port}")]), Extent::Quick).await;
+            assert_eq!(missed.state, VerdictState::Inconclusive, "{missed:#?}");
+            let leg = missed.legs.iter().find(|leg| leg.name == "allowed-name").expect("its leg");
+            assert!(leg.detail.contains(&format!("{gone}:{port} could not be reached as user")), "{leg:#?}");
+            assert!(leg.detail.contains("nor by this host: "), "{leg:#?}");
+            let reached = verdict(allow([&*format!("{there}:{port}")]), Extent::Quick).await;
+            assert_eq!(reached.state, VerdictState::Filtered, "{reached:#?}");
+            assert_eq!(outcome(&reached, "allowed-name"), LegOutcome::Reached, "{reached:#?}");
+        }
+        let patterns = verdict(allow(["*.wild.test"]), Extent::Quick).await;
+        assert_eq!(patterns.state, VerdictState::Filtered, "{patterns:#?}");
+        assert_eq!(outcome(&patterns, "allowed-name"), LegOutcome::Untested);
+    });
+}
+
+#[test]
+fn a_policy_that_opens_much_is_judged_by_what_it_leaves() {
+    in_rig("verify::a_policy_that_opens_much_is_judged_by_what_it_leaves", async || {
+        let rig = Rig::connect();
+        full::outside(&rig);
+        for open in ["0.0.0.0/0", "0.0.0.0/0:443"] {
+            let open = verdict(allow([open]), Extent::Quick).await;
+            assert_eq!(open.state, VerdictState::Open, "{open:#?}");
+            assert_eq!(outcome(&open, "udp-53"), LegOutcome::Refused, "{open:#?}");
+            assert!(open.remediation.as_ref().is_some_and(|text| text.contains("allow names")), "{open:#?}");
+        }
+        let part = verdict(allow(["1.1.1.0/24:443", "9.9.9.9", "8.0.0.0/8:any"]), Extent::Quick).await;
+        assert_eq!(part.state, VerdictState::Filtered, "{part:#?}");
+        let wide = verdict(allow(["*.com", "*.org", "*.net"]), Extent::Quick).await;
+        assert_eq!(wide.state, VerdictState::Filtered, "{wide:#?}");
+        let wider = verdict(allow(["*.com", "*.org", "*.net", "*.google", "*.one"]), Extent::Quick).await;
+        assert_eq!(wider.state, VerdictState::Inconclusive, "{wider:#?}");
+        assert!(wider.remediation.as_ref().is_some_and(|text| text.contains("narrower")), "{wider:#?}");
     });
 }
 

@@ -1,5 +1,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use sandbar_core::Protocol;
+
 use crate::verify::form::{GROUP, OTHER_METADATA, PRIVATE, get, tls, token, udp};
 use crate::verify::hello::Hello;
 use crate::verify::row::{Group, Row, Tried, Tries, Try, Weight};
@@ -15,18 +17,19 @@ const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
 pub(super) const ROWS: &[Row] = &[
     row("raw-ports", "raw IPv4 on other ports", |at| {
-        let secure = |address| {
-            TLS_PORTS.iter().map(move |port| (address, *port, tls(address, *port, &Hello::nameless())))
-        };
-        let plain = |address: Ipv4Addr| {
-            PLAIN_PORTS.iter().map(move |port| (address, *port, get(address, &address.to_string(), *port)))
-        };
-        let all = at.raw().flat_map(|address| secure(address).chain(plain(address)));
-        Some(all.map(|(address, port, attempt)| Try::same(format!("{address}:{port}"), attempt)).collect())
+        let at_port =
+            |port: u16| at.raw_at(port, Protocol::Tcp).into_iter().map(move |address| (address, port));
+        let secure = TLS_PORTS.iter().flat_map(|port| at_port(*port));
+        let secure = secure.map(|(to, port)| (to, port, tls(to, port, &Hello::nameless())));
+        let plain = PLAIN_PORTS.iter().flat_map(|port| at_port(*port));
+        let plain = plain.map(|(to, port)| (to, port, get(to, &to.to_string(), port)));
+        let all = secure.chain(plain);
+        Some(all.map(|(to, port, attempt)| Try::same(format!("{to}:{port}"), attempt)).collect())
     }),
     row("v4-mapped", "v4-mapped IPv6", |at| {
         Some(
-            at.raw()
+            at.raw_at(443, Protocol::Tcp)
+                .into_iter()
                 .map(|address| {
                     let mapped = address.to_ipv6_mapped();
                     Try::same(format!("[{mapped}]:443"), tls(mapped, 443, &Hello::nameless()))
@@ -36,7 +39,8 @@ pub(super) const ROWS: &[Row] = &[
     }),
     row("nat64", "NAT64", |at| {
         Some(
-            at.raw()
+            at.raw_at(443, Protocol::Tcp)
+                .into_iter()
                 .map(|address| {
                     let through = nat64(address);
                     // A host without such a gateway still reaches what is behind it.
@@ -66,18 +70,18 @@ pub(super) const ROWS: &[Row] = &[
         };
         Some(at.host.loopback.iter().map(attempt).collect())
     }),
-    row("other-metadata", "the other clouds' metadata addresses", |at| {
-        let targets = at.not_allowed(OTHER_METADATA);
+    row("other-metadata", "the other clouds' metadata addresses", |_| {
         let attempt = |address: IpAddr| Try::same(place(address), get(address, &address.to_string(), 80));
-        Some(targets.into_iter().map(attempt).collect())
+        // No rule means them, whatever its range.
+        Some(OTHER_METADATA.iter().copied().map(attempt).collect())
     }),
     row("metadata-names", "the clouds' metadata names", |_| {
         Some(METADATA_NAMES.iter().map(|name| Try::same(*name, get(*name, name, 80))).collect())
     }),
     row("private", "RFC 1918, CGNAT, ULA", |at| {
-        let targets = at.not_allowed(PRIVATE);
+        let targets = PRIVATE.iter().copied().filter(|address| at.denies(*address, 80, Protocol::Tcp));
         let attempt = |address: IpAddr| Try::same(place(address), get(address, &address.to_string(), 80));
-        (!targets.is_empty()).then(|| targets.into_iter().map(attempt).collect())
+        some(targets.map(attempt).collect())
     }),
     row("multicast-broadcast", "multicast and broadcast", |at| {
         let to = |address: IpAddr, port: u16, send: &[u8]| {
@@ -118,6 +122,11 @@ const fn row(id: &'static str, title: &'static str, tries: fn(&Surroundings) -> 
         extent: Tried::InFull,
         tries: Tries::Of(tries),
     }
+}
+
+/// No attempts are no row.
+fn some(tries: Vec<Try>) -> Option<Vec<Try>> {
+    (!tries.is_empty()).then_some(tries)
 }
 
 fn place(address: IpAddr) -> String {

@@ -1,3 +1,5 @@
+use sandbar_core::Protocol;
+
 use crate::probe::{Question, Transport};
 use crate::verify::form::{ask, ask_outside, tls};
 use crate::verify::hello::Hello;
@@ -23,21 +25,34 @@ const TYPES: &[(u16, &str)] = &[
 pub(super) const ROWS: &[Row] = &[
     row("tcp-53", "TCP/53 to a public resolver", |at| {
         Some(
-            at.raw()
+            at.raw_at(53, Protocol::Tcp)
+                .into_iter()
                 .map(|address| Try::same(format!("{address}:53"), ask_outside(address, Transport::Tcp)))
                 .collect(),
         )
     }),
     row("dot", "DNS over TLS", |at| {
         let hello = Hello::of("one.one.one.one");
-        Some(at.raw().map(|address| Try::same(format!("{address}:853"), tls(address, 853, &hello))).collect())
+        Some(
+            at.raw_at(853, Protocol::Tcp)
+                .into_iter()
+                .map(|address| Try::same(format!("{address}:853"), tls(address, 853, &hello)))
+                .collect(),
+        )
     }),
     row("doh-address", "DNS over HTTPS at an address", |at| {
         let hello = Hello::of("cloudflare-dns.com");
-        Some(at.raw().map(|address| Try::same(format!("{address}:443"), tls(address, 443, &hello))).collect())
+        Some(
+            at.raw_at(443, Protocol::Tcp)
+                .into_iter()
+                .map(|address| Try::same(format!("{address}:443"), tls(address, 443, &hello)))
+                .collect(),
+        )
     }),
-    row("doh-name", "DNS over HTTPS at a denied name", |_| {
-        Some(DOH_NAMES.iter().map(|name| Try::same(*name, tls(*name, 443, &Hello::of(*name)))).collect())
+    row("doh-name", "DNS over HTTPS at a denied name", |at| {
+        let denied = DOH_NAMES.iter().filter(|name| at.denies_name(name));
+        let tries: Vec<_> = denied.map(|name| Try::same(*name, tls(*name, 443, &Hello::of(*name)))).collect();
+        (!tries.is_empty()).then_some(tries)
     }),
     row("denied-name-dns", "a denied name through the sandbox's resolver", |at| {
         let name = at.denied_name.as_deref()?;

@@ -1,8 +1,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
+use sandbar_core::Protocol;
+
 use crate::probe::{Attempt, Expect, Raw, Transport};
-use crate::verify::form::{self, METADATA, RAW_V6, ask_outside, get, tls, token};
+use crate::verify::form::{self, METADATA, RAW_V6, ask_outside, get, page, stay, tls, token};
 use crate::verify::hello::Hello;
+use crate::verify::policy_view::AllowedName;
 use crate::verify::row::{Group, Row, Tried, Tries, Try, Weight};
 use crate::verify::surroundings::Surroundings;
 
@@ -16,7 +19,7 @@ pub(super) const ROWS: &[Row] = &[
         title: "the gateway's own name, by HTTP",
         weight: Weight::Control,
         extent: Tried::Always,
-        tries: Tries::Of(|_| Some(vec![Try::own(CONTROL_NAME, get(CONTROL_NAME, CONTROL_NAME, 80))])),
+        tries: Tries::Of(|_| Some(vec![Try::own(CONTROL_NAME, page(CONTROL_NAME, 80))])),
     },
     Row {
         id: "allowed-name",
@@ -24,11 +27,17 @@ pub(super) const ROWS: &[Row] = &[
         title: "a name that the policy allows",
         weight: Weight::Control,
         extent: Tried::Always,
-        tries: Tries::Of(|at| {
-            let secure = at.tls_name.as_deref().map(|name| (name, tls(name, 443, &Hello::of(name))));
-            let plain = || at.http_name.as_deref().map(|name| (name, get(name, name, 80)));
-            let (name, attempt) = secure.or_else(plain)?;
-            Some(vec![Try::same(name, attempt)])
+        tries: Tries::Of(|at| match &at.allowed_name {
+            AllowedName::None => None,
+            AllowedName::Injected => Some(Vec::new()),
+            AllowedName::At(name, port) => {
+                let attempt = match port {
+                    443 => tls(name.as_str(), 443, &Hello::of(name.as_str())),
+                    80 => page(name, 80),
+                    port => stay(name, *port),
+                };
+                Some(vec![Try::same(format!("{name}:{port}"), attempt)])
+            }
         }),
     },
     Row {
@@ -48,7 +57,7 @@ pub(super) const ROWS: &[Row] = &[
         title: "raw IPv4 on 443",
         weight: Weight::Needed,
         extent: Tried::Always,
-        tries: Tries::Of(|at| Some(at.first_raw.iter().copied().map(raw).collect())),
+        tries: Tries::Of(|at| Some(at.raw_parts().0.into_iter().map(raw).collect())),
     },
     Row {
         id: "raw-ipv4-other",
@@ -56,7 +65,10 @@ pub(super) const ROWS: &[Row] = &[
         title: "raw IPv4 of another owner on 443",
         weight: Weight::Needed,
         extent: Tried::Always,
-        tries: Tries::Of(|at| Some(at.second_raw.iter().copied().map(raw).collect())),
+        tries: Tries::Of(|at| {
+            let second = at.raw_parts().1;
+            (!second.is_empty()).then(|| second.into_iter().map(raw).collect())
+        }),
     },
     Row {
         id: "ipv6",
@@ -64,12 +76,8 @@ pub(super) const ROWS: &[Row] = &[
         title: "IPv6 literal",
         weight: Weight::Optional,
         extent: Tried::Always,
-        tries: Tries::Of(|at| {
-            let targets = at.not_allowed(&[IpAddr::V6(RAW_V6)]);
-            let attempt = |address: IpAddr| {
-                Try::same(format!("[{address}]:443"), tls(address, 443, &Hello::nameless()))
-            };
-            (!targets.is_empty()).then(|| targets.into_iter().map(attempt).collect())
+        tries: Tries::Of(|_| {
+            Some(vec![Try::same(format!("[{RAW_V6}]:443"), tls(RAW_V6, 443, &Hello::nameless()))])
         }),
     },
     Row {
@@ -81,7 +89,7 @@ pub(super) const ROWS: &[Row] = &[
         tries: Tries::Of(|at| {
             let attempt =
                 |address| Try::same(format!("{address}:53/udp"), ask_outside(address, Transport::Udp));
-            Some(at.raw().map(attempt).collect())
+            Some(at.raw_at(53, Protocol::Udp).into_iter().map(attempt).collect())
         }),
     },
     Row {

@@ -1,5 +1,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use sandbar_core::Protocol;
+
 use crate::probe::{Attempt, Expect, Piece, Raw, SocketKind, TcpAttempt};
 use crate::verify::bytes::{ping_v4, ping_v6, quic_hello, routing_change, time_question};
 use crate::verify::form::{RAW_V6, socket, tcp, tls, udp};
@@ -44,13 +46,18 @@ pub(super) const ROWS: &[Row] = &[
             let to = SocketAddr::from((address, port));
             Try::same(format!("{to}/udp"), udp(to, &send))
         };
-        let each = |address| [to(address, 443, quic_hello()), to(address, 123, time_question())];
-        Some(at.raw().flat_map(each).chain([to(TIME, 123, time_question())]).collect())
+        let quic = at.raw_at(443, Protocol::Udp).into_iter().map(|address| to(address, 443, quic_hello()));
+        let time = at.raw_at(123, Protocol::Udp).into_iter();
+        let time = time.chain(at.denies(TIME.into(), 123, Protocol::Udp).then_some(TIME));
+        Some(quic.chain(time.map(|address| to(address, 123, time_question()))).collect())
     }),
     row("quic", "QUIC to an allowed name's address", |at| {
         // The synthetic address of a name is the gateway's; by UDP it takes nothing without a rule. The first of them is given to the first name asked for.
         let to = SocketAddr::from((Ipv4Addr::new(198, 18, 1, 0), 443));
-        at.tls_name.as_ref()?;
+        let name = at.tls_name.as_ref()?;
+        if !at.denies_datagrams(name, 443) {
+            return None;
+        }
         Some(vec![Try::own(format!("{to}/udp"), udp(to, &quic_hello()))])
     }),
     row("icmp", "ICMP and ICMPv6", |at| {
@@ -129,7 +136,7 @@ pub(super) const ROWS: &[Row] = &[
             let order = TcpAttempt { fast_open: true, ..tcp(address, 443, send, Expect::Tls) };
             Try::same(format!("{address}:443"), Attempt::Tcp(order))
         };
-        Some(at.raw().map(each).collect())
+        Some(at.raw_at(443, Protocol::Tcp).into_iter().map(each).collect())
     }),
     row("inherited", "inherited descriptors", |_| Some(vec![Try::own("a program's", Attempt::Inherited)])),
     row("setns", "`setns` to another network", |_| {
