@@ -108,8 +108,8 @@ impl Flows {
         self.lock().len()
     }
 
-    /// Cuts those that are known and not to `stay`, and waits until they are over.
-    pub(crate) async fn cut_unless(&self, stay: impl Fn(&About, Protocol) -> bool) {
+    /// Cuts those that are known and not to `stay`, and waits until they are over. Answers those that are not after a while.
+    pub(crate) async fn cut_unless(&self, stay: impl Fn(&About, Protocol) -> bool) -> Vec<u64> {
         let doomed: Vec<u64> = {
             let open = self.lock();
             let not_staying = open.iter().filter(|(_, track)| {
@@ -123,6 +123,11 @@ impl Flows {
                 })
                 .collect()
         };
+        self.await_end(doomed).await
+    }
+
+    /// Waits until these are over, and answers those that are not after a while. Each was told, and ends at the next step of the gateway's thread.
+    pub(crate) async fn await_end(&self, mut doomed: Vec<u64>) -> Vec<u64> {
         let over = async {
             loop {
                 let ended = self.ended.notified();
@@ -134,8 +139,12 @@ impl Flows {
                 ended.await;
             }
         };
-        // Each is told already and ends by itself.
-        drop(tokio::time::timeout(CUT_WAIT, over).await);
+        if tokio::time::timeout(CUT_WAIT, over).await.is_ok() {
+            return Vec::new();
+        }
+        let open = self.lock();
+        doomed.retain(|number| open.contains_key(number));
+        doomed
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Track>>> {

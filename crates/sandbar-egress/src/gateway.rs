@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::dns::{Responder, serve_tcp, serve_udp};
 use crate::event::{DecisionSink, Recorder, decision};
+use crate::heartbeat;
 use crate::intercept::{Authority, Trust};
 use crate::judge::{Judge, Spelled};
 use crate::limits::Limits;
@@ -21,10 +22,21 @@ use crate::pool::{Assignment, Pool};
 use crate::seams::Seams;
 use crate::state::State;
 use crate::tcp;
-use crate::udp::UdpPorts;
+use crate::udp::{Lacking, UdpPorts};
 
-/// How often what was held back of decisions is looked at.
+#[cfg(test)]
+mod tests;
+
+const SET: &str = "set egress policy";
+
+/// How often what was held back of decisions is looked at, and the gateway says that it goes on.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How long the gateway's thread may be without a tick before it counts as frozen: far longer than a busy machine lets it wait.
+const FROZEN: Duration = Duration::from_secs(5);
+
+/// Rules that an error names one by one.
+const NAMED: usize = 3;
 
 /// Descriptors that are left to the rest of the process, and to the resolver.
 const RESERVED: usize = 256;
@@ -77,11 +89,15 @@ pub struct Gateway {
 struct Serving {
     /// One policy after the other.
     udp: Mutex<UdpPorts>,
+    /// Second handles of what connections are accepted from.
+    listeners: [std::net::TcpListener; 2],
+    /// What the policy that it started with says and is not in force.
+    lacks: Option<String>,
     _tasks: JoinSet<()>,
 }
 
 impl Gateway {
-    /// Starts to serve, in the current runtime and in this process's network namespace.
+    /// Starts to serve, in the current runtime and in this process's network namespace. What it [lacks](Self::lacks) of the policy is not in force.
     pub fn start(sockets: Sockets, options: Options) -> Result<Self> {
         Self::start_on(sockets, options, Seams::of_host())
     }
@@ -107,19 +123,49 @@ impl Gateway {
         let names = Names::new(pool, spent, &limits, journal);
         let state = Arc::new(State::new(judge, names, limits, Recorder::new(sink), seams, interception));
         let Sockets { tcp, dns_udp, dns_tcp, udp } = sockets;
+        let both = (heartbeat::handle(&tcp), heartbeat::handle(&dns_tcp));
+        let listeners = [
+            both.0.map_err(failed("the listening socket"))?,
+            both.1.map_err(failed("the resolver's listening socket"))?,
+        ];
         let listener = listener(tcp).map_err(failed("the listening socket"))?;
         let dns_udp = datagrams(dns_udp).map_err(failed("the resolver's datagram socket"))?;
         let dns_tcp = self::listener(dns_tcp).map_err(failed("the resolver's listening socket"))?;
         let mut udp = UdpPorts::new(udp).map_err(failed("a datagram socket"))?;
-        udp.serve(&state, &state.judge())?;
+        udp.check(&state.judge())?;
+        let lacks = match udp.serve(&state, &state.judge()) {
+            None => None,
+            Some(lacking) => {
+                let (rest, error) = without(OPERATION, state.judge().policy(), lacking);
+                state.put(Judge::new(&rest)?);
+                Some(error.message().to_owned())
+            }
+        };
 
         let responder = Arc::new(Responder::new(state.clone()));
         let mut tasks = JoinSet::new();
         tasks.spawn(tcp::accept(listener, state.clone()));
         tasks.spawn(serve_udp(dns_udp, responder.clone()));
         tasks.spawn(serve_tcp(dns_tcp, responder, state.limits.question_connections));
-        tasks.spawn(tick(state.recorder.clone()));
-        Ok(Self { state, serving: Arc::new(Serving { udp: Mutex::new(udp), _tasks: tasks }) })
+        tasks.spawn(tick(state.clone()));
+        let serving = Serving { udp: Mutex::new(udp), listeners, lacks, _tasks: tasks };
+        Ok(Self { state, serving: Arc::new(serving) })
+    }
+
+    /// What of the policy that it started with is not in force, and why; nothing where all of it is.
+    pub fn lacks(&self) -> Option<&str> {
+        self.serving.lacks.as_deref()
+    }
+
+    /// Whether its thread has not gone on for a while: then nothing passes, and what is to end does not.
+    pub fn is_frozen(&self) -> bool {
+        self.state.heartbeat.quiet_for() > FROZEN
+    }
+
+    /// Lets its thread go on where that waits for a connection, as the sandbox can bring about by its copies of the listeners. From whichever
+    /// thread.
+    pub fn thaw(&self) -> io::Result<()> {
+        self.serving.listeners.iter().try_for_each(heartbeat::wake)
     }
 
     /// The policy in force.
@@ -127,18 +173,47 @@ impl Gateway {
         self.state.judge().policy().clone()
     }
 
-    /// Puts another policy in force, at once; flows that it no longer allows are cut before this returns. An error leaves the one before in force.
+    /// Refuses a policy that is never put in force here.
+    pub async fn check_policy(&self, policy: &EgressPolicy) -> Result<()> {
+        let udp = self.serving.udp.lock().await;
+        self.compile(&udp, policy).map(drop)
+    }
+
+    /// Puts another policy in force, at once; flows that it no longer allows are cut before this returns.
+    ///
+    /// One that [`Gateway::check_policy`] refuses leaves the one before in force. After any other error this one is, but for rules that can't be
+    /// had, which the error names: nothing inside can keep a wider one. [`Gateway::policy`] is what is in force then.
     pub async fn set_policy(&self, policy: &EgressPolicy) -> Result<()> {
-        let judge = Judge::new(policy)?;
-        admit("set egress policy", policy, self.state.interception.as_ref())?;
         let mut udp = self.serving.udp.lock().await;
-        udp.serve(&self.state, &judge)?;
-        self.state.replace(judge).await;
+        let judge = self.compile(&udp, policy)?;
+        let (judge, lacks) = match udp.serve(&self.state, &judge) {
+            None => (judge, None),
+            Some(lacking) => {
+                let (rest, error) = without(SET, policy, lacking);
+                (Judge::new(&rest)?, Some(error))
+            }
+        };
+        let mut open = self.state.replace(judge).await;
+        if !open.is_empty() {
+            self.thaw().map_err(|cause| uncut(open.len()).with_source(cause))?;
+            open = self.state.flows.await_end(open).await;
+        }
         self.state.recorder.tell(sandbar_core::Decision {
             detail: Some(policy.kind().to_owned()),
             ..decision(DecisionKind::Policy, Verdict::Allowed, DecisionReason::PolicyChanged)
         });
-        Ok(())
+        match (open.len(), lacks) {
+            (0, None) => Ok(()),
+            (0, Some(error)) => Err(error),
+            (open, _) => Err(uncut(open)),
+        }
+    }
+
+    fn compile(&self, udp: &UdpPorts, policy: &EgressPolicy) -> Result<Judge> {
+        let judge = Judge::new(policy)?;
+        admit(SET, policy, self.state.interception.as_ref())?;
+        udp.check(&judge)?;
+        Ok(judge)
     }
 
     /// What was counted since it started.
@@ -149,7 +224,22 @@ impl Gateway {
 
     /// What would be decided about a connection, and why. Nothing is connected or resolved.
     pub fn explain(&self, destination: &Destination, port: u16, protocol: Protocol) -> Explanation {
-        self.state.judge().explain(destination, port, protocol)
+        let explained = self.state.judge().explain(destination, port, protocol);
+        let (reason, why) = match destination {
+            Destination::Address(address) if explained.verdict == Verdict::Allowed => {
+                if address.is_ipv6() {
+                    (DecisionReason::NotAllowed, "a sandbox has no IPv6; a host by name is reached by either")
+                } else if self.state.seams.network.is_own(*address).unwrap_or(true) {
+                    (DecisionReason::ForbiddenAddress, "the address is this machine's own")
+                } else {
+                    return explained;
+                }
+            }
+            _ => return explained,
+        };
+        let sentence =
+            format!("`{destination}` at port {port} by {protocol} is denied: {why}. A retry will not help.");
+        Explanation { verdict: Verdict::Denied, reason, rule: None, sentence }
     }
 
     #[cfg(test)]
@@ -204,12 +294,52 @@ fn admit(operation: &'static str, policy: &EgressPolicy, interception: Option<&I
     Ok(())
 }
 
-async fn tick(recorder: Arc<Recorder>) {
+/// A policy without the rules for UDP whose ports can't be had, and what is to be said of that.
+fn without(operation: &'static str, policy: &EgressPolicy, lacking: Lacking) -> (EgressPolicy, Error) {
+    let mut rest = policy.clone();
+    let mut left_out = Vec::new();
+    if let EgressPolicy::Rules(rules) = &mut rest {
+        rules.allow.retain(|rule| {
+            let lacks =
+                rule.protocol == Protocol::Udp && lacking.ports.iter().any(|port| rule.ports.contains(*port));
+            if lacks {
+                left_out.push(format!("`{rule}`"));
+            }
+            !lacks
+        });
+    }
+    let more = left_out.len().saturating_sub(NAMED);
+    left_out.truncate(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let ports: Vec<String> = lacking.ports.iter().map(ToString::to_string).collect();
+    let message = format!(
+        "not in force is {}{more}, and all else is: UDP port {} of the sandbox can't be had: {}",
+        left_out.join(", "),
+        ports.join(", "),
+        lacking.cause
+    );
+    let error = Error::new(ErrorKind::Unavailable, operation, message)
+        .with_hint("a program in the sandbox may have bound it: end that and set the policy again")
+        .with_source(lacking.cause);
+    (rest, error)
+}
+
+fn uncut(open: usize) -> Error {
+    let message = format!(
+        "the policy is in force, but {open} flows that it no longer allows did not end: the gateway's thread does not go on"
+    );
+    Error::new(ErrorKind::Timeout, SET, message).with_hint(
+        "they end before the gateway passes on anything; a sandbox that does this is best destroyed",
+    )
+}
+
+async fn tick(state: Arc<State>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        recorder.flush(Instant::now());
+        state.heartbeat.beat();
+        state.recorder.flush(Instant::now());
     }
 }
 

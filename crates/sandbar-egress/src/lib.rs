@@ -8,12 +8,14 @@ mod connect;
 mod control;
 mod dial;
 mod dns;
+mod dontwait;
 mod event;
 mod flows;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gateway;
 mod guest;
+mod heartbeat;
 pub mod http;
 pub mod intercept;
 mod judge;

@@ -7,6 +7,7 @@ use crate::budget::Budget;
 use crate::event::Recorder;
 use crate::flows::{Flows, Reading};
 use crate::gateway::Interception;
+use crate::heartbeat::Heartbeat;
 use crate::judge::Judge;
 use crate::limits::Limits;
 use crate::names::Names;
@@ -19,6 +20,7 @@ pub(crate) struct State {
     pub(crate) limits: Limits,
     pub(crate) flows: Arc<Flows>,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) heartbeat: Heartbeat,
     pub(crate) seams: Seams,
     pub(crate) interception: Option<Interception>,
     new_flows: Mutex<Budget>,
@@ -42,6 +44,7 @@ impl State {
             limits,
             flows: Flows::new(),
             recorder: Arc::new(recorder),
+            heartbeat: Heartbeat::new(),
             seams,
             interception,
             new_flows: Mutex::new(new_flows),
@@ -53,10 +56,16 @@ impl State {
         self.judge.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts another policy in force and cuts what it no longer allows.
-    pub(crate) async fn replace(&self, judge: Judge) {
+    /// Puts another policy in force, for what begins from now on.
+    pub(crate) fn put(&self, judge: Judge) -> Arc<Judge> {
         let judge = Arc::new(judge);
         *self.judge.write().unwrap_or_else(PoisonError::into_inner) = judge.clone();
+        judge
+    }
+
+    /// Puts another policy in force and cuts what it no longer allows. Answers the flows that are not over after a while.
+    pub(crate) async fn replace(&self, judge: Judge) -> Vec<u64> {
+        let judge = self.put(judge);
         self.flows
             .cut_unless(|about, protocol| {
                 let Some((destination, port)) = &about.to else { return true };
@@ -74,7 +83,7 @@ impl State {
                     && (!by_name
                         || addresses.all(|address| judge.permits(&ruling, *address, *port, protocol)))
             })
-            .await;
+            .await
     }
 
     /// Takes one new connection or flow from the budget.

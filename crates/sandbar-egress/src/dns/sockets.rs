@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::responder::Responder;
+use crate::dontwait;
 
 /// Largest datagram that is read: far more than a question has.
 const DATAGRAM: usize = 4096;
@@ -24,11 +25,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) async fn serve_udp(socket: UdpSocket, responder: Arc<Responder>) {
     let mut buffer = vec![0; DATAGRAM];
     loop {
-        match socket.recv_from(&mut buffer).await {
+        match dontwait::receive(&socket, &mut buffer).await {
             Ok((length, from)) => {
                 if let Some(answer) = responder.answer(&buffer[..length]) {
                     // An answer that can't be sent is asked for again.
-                    drop(timeout(SEND, socket.send_to(&answer, from)).await);
+                    drop(timeout(SEND, dontwait::send(&socket, &answer, from)).await);
                 }
             }
             // A peer that is gone shows as an error of the next call.

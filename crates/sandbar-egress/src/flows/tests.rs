@@ -25,9 +25,10 @@ async fn those_that_may_not_stay_are_over_when_the_cut_is() {
         tasks.spawn(async move { flow.track().when_cut().await });
     }
     let unknown = flows.begin(Protocol::Tcp, 9).unwrap();
-    flows
+    let left = flows
         .cut_unless(|about, _| about.to.as_ref().is_some_and(|(to, _)| to.to_string() == "stays.test"))
         .await;
+    assert_eq!(left, [0; 0]);
     assert_eq!(flows.count(), 2);
     assert_eq!(unknown.track().is_cut(), None);
     for _ in 0..2 {
@@ -48,4 +49,15 @@ async fn a_flow_is_idle_only_when_nothing_passed_for_so_long() {
     }
     assert_eq!(flow.track().last_address(), Some(IpAddr::from([8, 8, 8, 19])));
     assert_eq!(flow.track().about().addresses.len(), ADDRESSES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_end_is_told() {
+    let flows = Flows::new();
+    let flow = flows.begin(Protocol::Tcp, 9).unwrap();
+    flow.track().set_destination(&to("goes.test"), 443);
+    let left = flows.cut_unless(|_, _| false).await;
+    assert_eq!(left, [flow.number]);
+    drop(flow);
+    assert_eq!(flows.await_end(left).await, [0; 0]);
 }

@@ -7,4 +7,4 @@ mod receive;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ports::UdpPorts;
+pub(crate) use ports::{Lacking, UdpPorts};

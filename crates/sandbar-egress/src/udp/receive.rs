@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use super::flow::Conversation;
 use super::packet;
+use super::ports::Own;
 use crate::event::ruled;
 use crate::ruling::Ruling;
 use crate::state::State;
@@ -26,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 type Pair = (SocketAddrV4, Ipv4Addr);
 
 /// Takes what is sent to `port` of whatever address, and hands it to its flow.
-pub(super) async fn receive(state: Arc<State>, socket: Arc<UdpSocket>, port: u16) {
+pub(super) async fn receive(state: Arc<State>, socket: Arc<UdpSocket>, port: u16, own: Own) {
     let mut buffer = vec![0; DATAGRAM];
     let mut inboxes: HashMap<Pair, mpsc::Sender<Vec<u8>>> = HashMap::new();
     let mut flows: JoinSet<Pair> = JoinSet::new();
@@ -49,6 +50,9 @@ pub(super) async fn receive(state: Arc<State>, socket: Arc<UdpSocket>, port: u16
                 continue;
             }
         };
+        if own.has(packet.from.port()) {
+            continue;
+        }
         let pair = (packet.from, packet.to);
         let datagram = buffer[..packet.length].to_vec();
         if let Some(inbox) = inboxes.get(&pair).filter(|inbox| !inbox.is_closed()) {

@@ -108,13 +108,35 @@ async fn a_socket_keeps_its_port_and_ports_that_have_none_are_refused() {
     let sockets = sockets(1);
     let copies = sockets.iter().map(|socket| socket.try_clone().unwrap()).collect();
     let bench = Bench::with(rules(&[&rule(one)]), Limits::default(), Vec::new(), sockets).await;
-    let error = bench.gateway.set_policy(&rules(&[&rule(two)])).await.unwrap_err();
-    assert!(error.to_string().contains(&rule(two)), "{error}");
     let error = bench.gateway.set_policy(&rules(&["a.test:any/udp"])).await.unwrap_err();
     assert!(error.to_string().contains("a.test:any/udp"), "{error}");
     assert_eq!(bench.gateway.policy(), rules(&[&rule(one)]));
+    let error = bench.gateway.set_policy(&rules(&["b.test", &rule(two)])).await.unwrap_err();
+    assert!(error.to_string().contains(&rule(two)), "{error}");
+    assert_eq!(bench.gateway.policy(), rules(&["b.test"]));
     drop(bench);
     // A gateway that takes over gets the socket with its port.
     let next = Bench::with(rules(&[&rule(one)]), Limits::default(), Vec::new(), copies).await;
     assert_eq!(next.gateway.policy(), rules(&[&rule(one)]));
+}
+
+#[tokio::test]
+async fn what_comes_from_a_port_of_the_gateway_is_not_passed_on() {
+    let port = free_port();
+    let sockets = sockets(2);
+    let copy: std::net::UdpSocket = sockets[1].try_clone().unwrap().into();
+    let bench =
+        Bench::with(rules(&[&format!("a.test:{port}/udp")]), Limits::default(), Vec::new(), sockets).await;
+    bench.outside.name("a.test", &["93.184.215.14"]);
+    let host = bench.outside.datagrams(&format!("93.184.215.14:{port}")).await;
+    let to = on_loopback(bench.lookup("a.test.").unwrap(), port);
+    // A copy of the gateway's own socket, as there is one inside.
+    assert_eq!(copy.local_addr().unwrap().port(), port);
+    copy.send_to(b"loop", to).unwrap();
+    let program = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    program.send_to(b"one", to).await.unwrap();
+    let mut buffer = [0; 8];
+    let length = timeout(PATIENCE, host.recv(&mut buffer)).await.unwrap().unwrap();
+    assert_eq!(&buffer[..length], b"one");
+    assert_eq!((bench.outside.dialled().len(), bench.gateway.counters().open), (1, 1));
 }
