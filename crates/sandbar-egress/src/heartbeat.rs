@@ -38,7 +38,7 @@ impl Heartbeat {
 pub(crate) fn wake(listener: &TcpListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     // One that does not listen can't be shut down, and is to listen again all the more.
-    drop(shutdown(listener, Shutdown::Both));
+    let _ = shutdown(listener, Shutdown::Both);
     Ok(listen(listener, BACKLOG)?)
 }
 

@@ -180,6 +180,7 @@ impl Guard {
         }
         tasks.spawn(serve::serve(Arc::clone(shared), listener));
         tasks.spawn(limits::watch(Arc::clone(shared)));
+        tasks.spawn(egress::watch(Arc::clone(shared)));
         if shared.look(|record| record.main.is_some()) {
             tasks.spawn(main_command::follow(Arc::clone(shared)));
         }

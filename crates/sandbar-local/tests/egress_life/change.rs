@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 use sandbar_core::{
-    DecisionKind, DecisionOptions, DecisionReason, EgressPolicy, ErrorKind, Network, Sandbox, SandboxExt,
-    Verdict,
+    DecisionKind, DecisionOptions, DecisionReason, EgressPolicy, ErrorKind, GatewayState, Network, Sandbox,
+    SandboxExt, Verdict,
 };
 use serde_json::json;
 
-use crate::support::{Scene, Tries, scene};
+use crate::support::{Client, Scene, Tries, end_shim, eventually, rules_of, scene, shim_pid};
 
 /// How long a flow that is not allowed any more may go on.
 const CUT: Duration = Duration::from_secs(1);
@@ -127,22 +127,16 @@ async fn is_as_before(scene: &Scene, sandbox: &dyn Sandbox, policy: &EgressPolic
 }
 
 #[test]
-fn one_that_can_not_be_had_leaves_the_one_before() {
-    scene("change::one_that_can_not_be_had_leaves_the_one_before", async |scene| {
+fn one_that_is_never_taken_leaves_the_one_before() {
+    scene("change::one_that_is_never_taken_leaves_the_one_before", async |scene| {
         let (a, _) = scene.rig.host("a");
         let policy = EgressPolicy::allow([a.as_str()]).expect("rules");
         let sandbox = scene.create(policy.clone()).await;
-        // A program inside is faster than the gateway.
-        let mut taking = sandbox
-            .begin("s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('0.0.0.0', 9000)); print('bound', flush=True); time.sleep(600)", &[])
-            .await;
-        assert_eq!(taking.line(CUT * 10).await.as_deref(), Some("bound"));
         for (rules, kind, word) in [
             (&["127.0.0.0/8"][..], ErrorKind::InvalidInput, "127.0.0.0/8"),
             (&["x.test", "[2001:db8::/32]:443"], ErrorKind::Unsupported, "2001:db8::/32"),
             (&["x.test", "y.test:53/udp"], ErrorKind::Unsupported, "y.test:53/udp"),
             (&["x.test", "y.test:100-200/udp"], ErrorKind::Unsupported, "y.test:100-200/udp"),
-            (&["x.test", "11.0.2.1:80", "y.test:9000/udp"], ErrorKind::Unavailable, "9000"),
         ] {
             let rules = EgressPolicy::allow(rules.iter().copied()).expect("rules");
             let error = network(&*sandbox).set_policy(rules).await.expect_err(word);
@@ -151,8 +145,6 @@ fn one_that_can_not_be_had_leaves_the_one_before() {
             assert!(error.hint().is_some(), "{error:?}");
             is_as_before(scene, &*sandbox, &policy, &a).await;
         }
-        // No route of it is left either.
-        assert_eq!(sandbox.get("11.0.2.1", 80).await, "ENETUNREACH");
         let told: Vec<_> = network(&*sandbox)
             .decisions(DecisionOptions::default())
             .await
@@ -164,5 +156,93 @@ fn one_that_can_not_be_had_leaves_the_one_before() {
             told.iter().all(|decision| decision.kind != DecisionKind::Policy),
             "nothing changed: {told:#?}"
         );
+    });
+}
+
+/// A program inside that has a port for datagrams before the gateway.
+async fn taking(sandbox: &dyn Sandbox) -> Client {
+    let program = "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('0.0.0.0', 9000)); print('bound', flush=True); time.sleep(600)";
+    let mut taking = sandbox.begin(program, &[]).await;
+    assert_eq!(taking.line(CUT * 10).await.as_deref(), Some("bound"));
+    taking
+}
+
+#[test]
+fn nothing_inside_keeps_a_wider_one_in_force() {
+    scene("change::nothing_inside_keeps_a_wider_one_in_force", async |scene| {
+        let ((a, _), (b, _)) = (scene.rig.host("a"), scene.rig.host("b"));
+        let cidr = scene.rig.address().v4.to_string();
+        let sandbox = scene.create(EgressPolicy::AllowAll).await;
+        let _taking = taking(&*sandbox).await;
+        let mut download = sandbox.download(&a, 8000).await;
+        let udp = "y.test:9000/udp";
+        let network = network(&*sandbox);
+        let error = network.set_policy(rules_of(&[&b, &cidr, udp])).await.expect_err("the port is taken");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        assert!(error.to_string().contains(&format!("`{udp}`")) && error.hint().is_some(), "{error:?}");
+        assert!(download.line(CUT).await.is_some(), "the download goes on");
+        let in_force = rules_of(&[&b, &cidr]);
+        assert_eq!(network.policy().await.expect("a policy"), in_force);
+        assert_eq!(scene.provider_sees(&*sandbox).await.as_ref(), Some(&in_force));
+        let reached = "show([get(host, 80) for host in sys.argv[1:]])";
+        let expected = json!(["no such name", "200", "200"]);
+        assert_eq!(sandbox.python(reached, &[&a, &b, &cidr]).await, expected);
+
+        // A shim that takes over and can't have it serves all else, and says so.
+        end_shim(scene, sandbox.id()).await;
+        let kept = json!({ "policy": rules_of(&[&b, &cidr, udp]) });
+        std::fs::write(scene.folder(sandbox.id()).join("egress.json"), kept.to_string()).expect("written");
+        assert_eq!(sandbox.python(reached, &[&a, &b, &cidr]).await, expected);
+        let reason = async || scene.described(&*sandbox).await.reason.unwrap_or_default();
+        assert!(reason().await.contains(udp), "{}", reason().await);
+        network.set_policy(in_force).await.expect("set");
+        assert!(!reason().await.contains(udp), "{}", reason().await);
+    });
+}
+
+/// Lets the shim wait in the kernel for the next connection, as a copy of its listener does it inside.
+fn freeze(shim: i32) {
+    use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+    let pid = pidfd_open(Pid::from_raw(shim).expect("a process"), PidfdFlags::empty()).expect("the shim");
+    let mut frozen = 0;
+    for fd in std::fs::read_dir(format!("/proc/{shim}/fd")).expect("descriptors").flatten() {
+        let number = fd.file_name().to_string_lossy().parse().expect("a number");
+        let Ok(copy) = pidfd_getfd(&pid, number, PidfdGetfdFlags::empty()) else { continue };
+        let at =
+            rustix::net::getsockname(&copy).ok().and_then(|at| std::net::SocketAddrV4::try_from(at).ok());
+        let listens = rustix::net::sockopt::socket_acceptconn(&copy).unwrap_or(false);
+        if listens && at.is_some_and(|at| at.port() == 15001) {
+            rustix::io::ioctl_fionbio(&copy, false).expect("the flag");
+            frozen += 1;
+        }
+    }
+    assert!(frozen > 0, "no listener");
+}
+
+#[test]
+fn a_gateway_that_hangs_is_told_and_woken_and_cuts_all_the_same() {
+    scene("change::a_gateway_that_hangs_is_told_and_woken_and_cuts_all_the_same", async |scene| {
+        let (a, _) = scene.rig.host("a");
+        let sandbox = scene.allowing(&[&format!("{a}:8000")]).await;
+        let network = network(&*sandbox);
+        let shim = shim_pid(scene, sandbox.id()).expect("a shim");
+        let state = async || scene.described(&*sandbox).await.egress.gateway;
+        let mut first = sandbox.download(&a, 8000).await;
+        freeze(shim);
+        let mut second = sandbox.begin("print(get(sys.argv[1], 8000), flush=True)", &[&a]).await;
+        eventually("it is down", async || state().await == Some(GatewayState::Down)).await;
+        eventually("it serves again", async || state().await == Some(GatewayState::Serving)).await;
+        assert!(second.line(CUT * 10).await.is_some());
+        assert_eq!(sandbox.get(&a, 8000).await, "200");
+        assert_eq!(first.line(CUT / 2).await, None, "the download is still allowed");
+
+        freeze(shim);
+        let _next = sandbox.begin("print(get(sys.argv[1], 8000), flush=True)", &[&a]).await;
+        // It takes a connection to hang; this one may be the one.
+        let _ = tokio::time::timeout(CUT, sandbox.get(&a, 8000)).await;
+        network.set_policy(EgressPolicy::DenyAll).await.expect("set");
+        assert_eq!(network.counters().await.expect("counters").open, 0);
+        assert!(first.line(CUT).await.is_some(), "the download goes on");
+        assert_eq!(sandbox.get(&a, 8000).await, "no such name");
     });
 }

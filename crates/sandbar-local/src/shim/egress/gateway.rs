@@ -29,6 +29,13 @@ const END: Duration = Duration::from_secs(1);
 /// How long a change of the policy may take: ten thousand routes take some tens of milliseconds, and flows that are cut two seconds at most.
 const CHANGE: Duration = Duration::from_secs(20);
 
+/// Between two looks at how the gateway is. A look is one number.
+const LOOK: Duration = Duration::from_secs(2);
+/// What sentences about rules begin with that are not in force; the gateway's too.
+const LACKS: &str = "not in force is ";
+/// Rules that an error names one by one.
+const NAMED: usize = 3;
+
 /// The gateway of a sandbox; none where this machine has no packet filter, or before it is started.
 #[derive(Debug, Default)]
 pub(in crate::shim) struct Egress {
@@ -65,12 +72,19 @@ impl Egress {
 }
 
 /// Starts the gateway of a sandbox under the policy that stands in its folder and record. That it serves is the caller's to [`mark`].
+///
+/// A sandbox that ran already gets one without the rules that can't be had by now, and the record says so: it may be the sandbox itself that is
+/// in their way.
 pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets) -> Result<()> {
     let kept = kept(shared).map_err(|cause| io_error(START, "`egress.json`", cause))?;
     let policy = kept.open()?;
     let NetworkSockets { tcp, dns_udp, dns_tcp, routes, udp } = sockets;
     let mut routes = Routes::new(routes, &policy);
-    routes.open(&policy).map_err(|cause| not_routed(START, cause))?;
+    let is_new = shared.look(|record| record.egress.gateway.is_none());
+    let (policy, unrouted) = open(&mut routes, START, policy);
+    if is_new && let Some(error) = unrouted {
+        return Err(error);
+    }
     let journal = Journal::begin(shared).map_err(|cause| io_error(START, "`egress.jsonl`", cause))?;
     let (names, assigned) = AssignedNames::open(&shared.folder)
         .map_err(|cause| io_error(START, "`egress-names.jsonl`", cause))?;
@@ -110,6 +124,12 @@ pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets
             return Err(fail(ErrorKind::Timeout, START, message));
         }
     };
+    let unbound = gateway.lacks().map(str::to_owned);
+    if is_new && let Some(why) = unbound {
+        return Err(fail(ErrorKind::Unavailable, START, why));
+    }
+    let unrouted = unrouted.map(|error| error.message().to_owned());
+    tell_lacks(shared, unrouted.into_iter().chain(unbound));
     let routes = Arc::new(Mutex::new(routes));
     *hold(&shared.egress.ended) = Some(ended);
     *hold(&shared.egress.serving) = Some(Serving { gateway, journal, routes, _stop: Arc::new(stop) });
@@ -158,9 +178,78 @@ fn serve(
     }
 }
 
+/// Opens the routes of a policy; where that does not come off, what is left of it, and what is to be said of the rest.
+fn open(
+    routes: &mut Routes,
+    operation: &'static str,
+    policy: EgressPolicy,
+) -> (EgressPolicy, Option<sandbar_core::Error>) {
+    let Err(cause) = routes.open(&policy) else { return (policy, None) };
+    let (rest, left_out) = routes.without(&policy);
+    let named: Vec<String> = left_out.iter().take(NAMED).map(|rule| format!("`{rule}`")).collect();
+    let what = match left_out.len().saturating_sub(NAMED) {
+        0 if named.is_empty() => "what the policy says of addresses".to_owned(),
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    };
+    let error = not_routed(operation, &format!("{LACKS}{what}, and all else is"), cause);
+    (rest, Some(error))
+}
+
+/// Says in the record what of the policy is not in force.
+fn tell_lacks(shared: &Shared, lacks: impl Iterator<Item = String>) {
+    for why in lacks {
+        log::say(&why);
+        let told = shared.update(|record| {
+            let before = record.reason.take().filter(|before| !before.contains(&why));
+            record.reason = Some(before.into_iter().chain([why]).collect::<Vec<_>>().join("; "));
+        });
+        if let Err(cause) = told {
+            log::say(&format_args!("the record does not say what is not in force: {cause}"));
+        }
+    }
+}
+
+/// Takes back what [`tell_lacks`] said, once all of a policy is in force.
+fn forget_lacks(shared: &Shared) {
+    let lacks = |reason: &str| reason.contains(LACKS);
+    if !shared.look(|record| record.reason.as_deref().is_some_and(lacks)) {
+        return;
+    }
+    let told = shared.update(|record| {
+        let reason = record.reason.take().unwrap_or_default();
+        let others: Vec<&str> = reason.split("; ").filter(|reason| !lacks(reason)).collect();
+        record.reason = (!others.is_empty()).then(|| others.join("; "));
+    });
+    if let Err(cause) = told {
+        log::say(&format_args!("the record still says what was not in force: {cause}"));
+    }
+}
+
 /// How the gateway of a sandbox that has one is.
 pub(in crate::shim) fn state(shared: &Shared) -> GatewayState {
-    if shared.egress.serving().is_some() { GatewayState::Serving } else { GatewayState::Down }
+    match shared.egress.serving() {
+        Some(serving) if !serving.gateway.is_frozen() => GatewayState::Serving,
+        _ => GatewayState::Down,
+    }
+}
+
+/// Looks from time to time whether the gateway's thread goes on, as long as the shim lives. One that does not is marked and woken.
+pub(in crate::shim) async fn watch(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if shared.look(|record| record.egress.gateway.is_none()) {
+            continue;
+        }
+        mark(&shared);
+        let Some(serving) = shared.egress.serving().filter(|serving| serving.gateway.is_frozen()) else {
+            continue;
+        };
+        log::say(&"the egress gateway does not go on; it is woken");
+        if let Err(cause) = serving.gateway.thaw() {
+            log::say(&format_args!("the egress gateway can't be woken: {cause}"));
+        }
+    }
 }
 
 /// Notes how the gateway is. What can't be written is not the truth for long: whoever looks sees whether the shim lives.
@@ -174,39 +263,42 @@ pub(in crate::shim) fn mark(shared: &Shared) {
     }
 }
 
-/// Puts another policy in force, and keeps it. After an error the one that is kept is in force, which is the one before wherever the disk can
-/// be written at all.
+/// Puts another policy in force, and keeps it. What of it can't be had is left out, and the error says so; never is a wider one before it kept
+/// for that. Only what can't be written is not in force: then the one before is, as on disk.
 pub(in crate::shim) async fn set_policy(shared: &Shared, sealed: SealedPolicy) -> Result<()> {
     let egress = &shared.egress;
     let _one = egress.changing.lock().await;
     let serving = serving(shared, SET)?;
     let policy = sealed.open()?;
     let kept = kept(shared).map_err(not_kept)?;
-    let routed = hold(&serving.routes).open(&policy);
-    if let Err(cause) = routed {
-        let _ = hold(&serving.routes).close(&serving.gateway.policy());
-        return Err(not_routed(SET, cause));
-    }
-    let changed = match timeout(CHANGE, serving.gateway.set_policy(&policy)).await {
-        Ok(Ok(())) => {
-            shared.folder.keep_policy(&sealed).map_err(not_kept).and_then(|()| point_to_file(shared))
-        }
-        Ok(Err(error)) => Err(error),
+    serving.gateway.check_policy(&policy).await?;
+    let (policy, unrouted) = open(&mut hold(&serving.routes), SET, policy);
+    let set = match timeout(CHANGE, serving.gateway.set_policy(&policy)).await {
+        Ok(set) => set,
         Err(_) => {
             let message = format!("the gateway did not take it within {} s", CHANGE.as_secs());
             Err(fail(ErrorKind::Timeout, SET, message))
         }
     };
-    let in_force = match changed {
-        Ok(()) => Ok(policy),
-        Err(error) => Err((follow_disk(shared, &serving, &kept).await, error)),
+    // Also after an error.
+    let in_force = serving.gateway.policy();
+    let written = SealedPolicy::seal(in_force.clone())
+        .ok_or_else(|| fail(ErrorKind::Unexpected, SET, "the value of a header is missing"))
+        .and_then(|sealed| shared.folder.keep_policy(&sealed).map_err(not_kept))
+        .and_then(|()| point_to_file(shared));
+    let in_force = match &written {
+        Ok(()) => in_force,
+        Err(_) => follow_disk(shared, &serving, &kept).await,
     };
-    let needed = in_force.as_ref().unwrap_or_else(|(policy, _)| policy);
-    if let Err(cause) = hold(&serving.routes).close(needed) {
+    if let Err(cause) = hold(&serving.routes).close(&in_force) {
         // The gateway refuses what comes by it.
         log::say(&format_args!("a route that is not needed any more stays: {cause}"));
     }
-    in_force.map(drop).map_err(|(_, error)| error)
+    let done = written.and(set).and(unrouted.map_or(Ok(()), Err));
+    if done.is_ok() {
+        forget_lacks(shared);
+    }
+    done
 }
 
 /// Brings gateway and disk together after a change that did not come off, and answers what is in force then.
@@ -240,15 +332,14 @@ fn not_kept(cause: io::Error) -> sandbar_core::Error {
     io_error(SET, "`egress.json`", cause)
 }
 
-fn not_routed(operation: &'static str, cause: io::Error) -> sandbar_core::Error {
+fn not_routed(operation: &'static str, what: &str, cause: io::Error) -> sandbar_core::Error {
     let is_refused = cause.kind() == io::ErrorKind::PermissionDenied;
-    let error = io_error(operation, "what the policy says of addresses", cause);
-    if is_refused {
-        return error.with_hint(
-            "run this as the user who made the sandbox, or as root with the capability `CAP_NET_ADMIN`; or allow hosts by name, which takes no route",
-        );
-    }
-    error
+    let error = io_error(operation, what, cause);
+    error.with_hint(if is_refused {
+        "run this as the user who made the sandbox, or as root with the capability `CAP_NET_ADMIN`; or allow hosts by name, which takes no route"
+    } else {
+        "set the policy again, or allow hosts by name, which takes no route"
+    })
 }
 
 fn point_to_file(shared: &Shared) -> Result<()> {

@@ -3,5 +3,5 @@
 mod inside;
 mod scene;
 
-pub(crate) use inside::{Tries, prelude};
-pub(crate) use scene::{Scene, end_shim, eventually, helper, scene, shim_pid, size};
+pub(crate) use inside::{Client, Tries, prelude};
+pub(crate) use scene::{Scene, end_shim, eventually, helper, rules_of, scene, shim_pid, size};
