@@ -165,7 +165,8 @@ impl Gateway {
     /// Lets its thread go on where that waits for a connection, as the sandbox can bring about by its copies of the listeners. From whichever
     /// thread.
     pub fn thaw(&self) -> io::Result<()> {
-        self.serving.listeners.iter().try_for_each(heartbeat::wake)
+        let woken = self.serving.listeners.each_ref().map(heartbeat::wake);
+        woken.into_iter().collect()
     }
 
     /// The policy in force.
@@ -195,7 +196,8 @@ impl Gateway {
         };
         let mut open = self.state.replace(judge).await;
         if !open.is_empty() {
-            self.thaw().map_err(|cause| uncut(open.len()).with_source(cause))?;
+            // A listener that can't go on afterwards has ended its wait all the same.
+            let _ = self.thaw();
             open = self.state.flows.await_end(open).await;
         }
         self.state.recorder.tell(sandbar_core::Decision {

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{Shutdown, listen, shutdown};
 
 /// Connections that may wait to be accepted; the kernel allows fewer where it is told so.
@@ -42,8 +43,9 @@ pub(crate) fn wake(listener: &TcpListener) -> io::Result<()> {
     Ok(listen(listener, BACKLOG)?)
 }
 
-/// A second handle of a listener, for whoever is to wake it.
+/// A second handle of a listener, for whoever is to wake it. Connections that are accepted from now on leave it its port.
 pub(crate) fn handle(listener: &OwnedFd) -> io::Result<TcpListener> {
+    set_socket_reuseaddr(listener, true)?;
     Ok(listener.try_clone()?.into())
 }
 
@@ -61,6 +63,8 @@ mod tests {
             TcpListener::bind(("127.0.0.1", port)).unwrap()
         };
         let to = listener.local_addr().unwrap();
+        let listener = handle(&listener.into()).unwrap();
+        let _open = (TcpStream::connect(to).unwrap(), listener.accept().unwrap());
         let copy = listener.try_clone().unwrap();
         let waiting = std::thread::spawn(move || copy.accept().map(drop));
         let deadline = Instant::now() + Duration::from_secs(10);
