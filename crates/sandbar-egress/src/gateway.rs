@@ -35,6 +35,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long the gateway's thread may be without a tick before it counts as frozen: far longer than a busy machine lets it wait.
 const FROZEN: Duration = Duration::from_secs(5);
 
+/// Between two looks whether a thread that was woken goes on.
+const STEP: Duration = Duration::from_millis(5);
+
 /// Rules that an error names one by one.
 const NAMED: usize = 3;
 
@@ -164,9 +167,15 @@ impl Gateway {
 
     /// Lets its thread go on where that waits for a connection, as the sandbox can bring about by its copies of the listeners. From whichever
     /// thread.
-    pub fn thaw(&self) -> io::Result<()> {
+    pub async fn thaw(&self) -> io::Result<()> {
+        let begun = Instant::now();
         let woken = self.serving.listeners.each_ref().map(heartbeat::wake);
-        woken.into_iter().collect()
+        // A listener that listens again too early is waited for as before.
+        while self.state.heartbeat.quiet_for() > begun.elapsed() && begun.elapsed() < TICK * 2 {
+            tokio::time::sleep(STEP).await;
+        }
+        let resumed = self.serving.listeners.each_ref().map(heartbeat::resume);
+        woken.into_iter().chain(resumed).collect()
     }
 
     /// The policy in force.
@@ -197,7 +206,7 @@ impl Gateway {
         let mut open = self.state.replace(judge).await;
         if !open.is_empty() {
             // A listener that can't go on afterwards has ended its wait all the same.
-            let _ = self.thaw();
+            let _ = self.thaw().await;
             open = self.state.flows.await_end(open).await;
         }
         self.state.recorder.tell(sandbar_core::Decision {

@@ -35,11 +35,16 @@ impl Heartbeat {
 }
 
 /// Ends an accept that waits, though it was not to: whether it waits is a flag that who holds a copy of the listener inside can change.
-/// The listener goes on; connections that waited in it are reset.
+/// Connections that waited in the listener are reset. It has to [`resume`] afterwards, and not before the accept has seen the end.
 pub(crate) fn wake(listener: &TcpListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     // One that does not listen can't be shut down, and is to listen again all the more.
     let _ = shutdown(listener, Shutdown::Both);
+    Ok(())
+}
+
+/// Lets a listener that was woken go on.
+pub(crate) fn resume(listener: &TcpListener) -> io::Result<()> {
     Ok(listen(listener, BACKLOG)?)
 }
 
@@ -74,6 +79,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         waiting.join().unwrap().unwrap_err();
+        resume(&listener).unwrap();
         listener.set_nonblocking(false).unwrap();
         let stream = TcpStream::connect(to).unwrap();
         assert_eq!(listener.accept().unwrap().1, stream.local_addr().unwrap());

@@ -246,7 +246,7 @@ pub(in crate::shim) async fn watch(shared: Arc<Shared>) {
             continue;
         };
         log::say(&"the egress gateway does not go on; it is woken");
-        if let Err(cause) = serving.gateway.thaw() {
+        if let Err(cause) = serving.gateway.thaw().await {
             log::say(&format_args!("the egress gateway can't be woken: {cause}"));
         }
     }
