@@ -220,8 +220,8 @@ fn freeze(shim: i32) {
 }
 
 #[test]
-fn a_gateway_that_hangs_is_told_and_woken_and_cuts_all_the_same() {
-    scene("change::a_gateway_that_hangs_is_told_and_woken_and_cuts_all_the_same", async |scene| {
+fn a_gateway_that_hangs_is_told_and_cuts_all_the_same() {
+    scene("change::a_gateway_that_hangs_is_told_and_cuts_all_the_same", async |scene| {
         let (a, _) = scene.rig.host("a");
         let sandbox = scene.allowing(&[&format!("{a}:8000")]).await;
         let network = network(&*sandbox);
@@ -229,20 +229,11 @@ fn a_gateway_that_hangs_is_told_and_woken_and_cuts_all_the_same() {
         let state = async || scene.described(&*sandbox).await.egress.gateway;
         let mut first = sandbox.download(&a, 8000).await;
         freeze(shim);
-        let mut second = sandbox.begin("print(get(sys.argv[1], 8000), flush=True)", &[&a]).await;
-        eventually("it is down", async || state().await == Some(GatewayState::Down)).await;
-        eventually("it serves again", async || state().await == Some(GatewayState::Serving)).await;
-        assert!(second.line(CUT * 10).await.is_some());
-        assert_eq!(sandbox.get(&a, 8000).await, "200");
-        assert_eq!(first.line(CUT / 2).await, None, "the download is still allowed");
-
-        freeze(shim);
         let _next = sandbox.begin("print(get(sys.argv[1], 8000), flush=True)", &[&a]).await;
-        // It takes a connection to hang; this one may be the one.
-        let _ = tokio::time::timeout(CUT, sandbox.get(&a, 8000)).await;
+        eventually("it is down", async || state().await == Some(GatewayState::Down)).await;
         network.set_policy(EgressPolicy::DenyAll).await.expect("set");
         assert_eq!(network.counters().await.expect("counters").open, 0);
         assert!(first.line(CUT).await.is_some(), "the download goes on");
-        assert_eq!(sandbox.get(&a, 8000).await, "no such name");
+        eventually("it goes on", async || state().await == Some(GatewayState::Serving)).await;
     });
 }

@@ -234,7 +234,8 @@ pub(in crate::shim) fn state(shared: &Shared) -> GatewayState {
     }
 }
 
-/// Looks from time to time whether the gateway's thread goes on, as long as the shim lives. One that does not is marked and woken.
+/// Looks from time to time whether the gateway's thread goes on, as long as the shim lives, and notes it. One that does not passes nothing on;
+/// a change of the policy wakes it.
 pub(in crate::shim) async fn watch(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -242,13 +243,6 @@ pub(in crate::shim) async fn watch(shared: Arc<Shared>) {
             continue;
         }
         mark(&shared);
-        let Some(serving) = shared.egress.serving().filter(|serving| serving.gateway.is_frozen()) else {
-            continue;
-        };
-        log::say(&"the egress gateway does not go on; it is woken");
-        if let Err(cause) = serving.gateway.thaw().await {
-            log::say(&format_args!("the egress gateway can't be woken: {cause}"));
-        }
     }
 }
 
