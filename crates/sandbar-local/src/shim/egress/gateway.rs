@@ -267,13 +267,10 @@ pub(in crate::shim) async fn set_policy(shared: &Shared, sealed: SealedPolicy) -
     let kept = kept(shared).map_err(not_kept)?;
     serving.gateway.check_policy(&policy).await?;
     let (policy, unrouted) = open(&mut hold(&serving.routes), SET, policy);
-    let set = match timeout(CHANGE, serving.gateway.set_policy(&policy)).await {
-        Ok(set) => set,
-        Err(_) => {
-            let message = format!("the gateway did not take it within {} s", CHANGE.as_secs());
-            Err(fail(ErrorKind::Timeout, SET, message))
-        }
-    };
+    let set = timeout(CHANGE, serving.gateway.set_policy(&policy)).await.unwrap_or_else(|_| {
+        let message = format!("the gateway did not take it within {} s", CHANGE.as_secs());
+        Err(fail(ErrorKind::Timeout, SET, message))
+    });
     // Also after an error.
     let in_force = serving.gateway.policy();
     let written = SealedPolicy::seal(in_force.clone())
