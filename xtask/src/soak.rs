@@ -29,6 +29,13 @@ const CHECKS: &[Check] = &[
         size: 200,
     },
     Check {
+        name: "sleeps",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "sleeps_lose_nothing",
+        size: 1000,
+    },
+    Check {
         name: "idle",
         package: "sandbar-local",
         target: "lifecycle",

@@ -80,6 +80,12 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Destroy(args) => with_provider(&global, env, async |provider| {
             commands::destroy(provider, &args.ids, printer).await
         }),
+        Command::Pause(args) => {
+            with_provider(&global, env, async |provider| commands::pause(provider, &args.id, printer).await)
+        }
+        Command::Resume(args) => {
+            with_provider(&global, env, async |provider| commands::resume(provider, &args.id, printer).await)
+        }
         Command::Cp(args) => {
             let settings = CpSettings::resolve(args)?;
             with_provider(&global, env, async |provider| commands::cp(provider, settings, printer).await)

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sandbar_core::{
-    EgressPolicy, EgressSummary, ExitStatus, GatewayState, MainState, MainStatus, PortMapping, Result,
-    SandboxId, SandboxRecord, State,
+    DeadlineAction, EgressPolicy, EgressSummary, ExitStatus, GatewayState, MainState, MainStatus,
+    PortMapping, Result, SandboxId, SandboxRecord, State,
 };
 
 use crate::ask::DESTRUCTION;
@@ -176,12 +176,14 @@ impl Observed {
 /// Whether its shim missed the deadline, or the end of the destruction that came of it: then it does not serve any more, whatever it holds.
 pub(crate) fn is_overdue(record: &StoredRecord) -> bool {
     let grace = if record.state == State::Destroying { DESTRUCTION } else { OVERDUE };
+    // A sleep that does not come off is tried again, and is no reason to take it down.
     record.is_expired_for(grace)
+        && (record.on_deadline == DeadlineAction::Destroy || record.state == State::Destroying)
 }
 
 /// Why a sandbox that nobody guards should not be there any more: for whoever holds its lock, or saw that nobody does.
 pub(crate) fn is_over(record: &StoredRecord) -> std::io::Result<Option<&'static str>> {
-    if record.is_expired() {
+    if record.is_expired() && record.on_deadline == DeadlineAction::Destroy {
         return Ok(Some("its deadline passed"));
     }
     if let Some(owner) = &record.private.owner

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sandbar_core::{
-    Base, CreateOptions, DeadlineAction, EgressPolicy, Error, ErrorKind, Isolation, Lifetime, LimitDemand,
-    MainCommand, Result,
+    Base, CreateOptions, EgressPolicy, Error, ErrorKind, Isolation, Lifetime, LimitDemand, MainCommand,
+    Result,
 };
 use sandbar_engine::Host;
 use sandbar_engine::cgroup::Controller;
@@ -47,10 +47,6 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
     }
     let egress = egress.map(|policy| network::seal("create", policy)).transpose()?;
     host_mounts.iter().try_for_each(|mount| mounts::check_target(&mount.target))?;
-    if on_deadline == DeadlineAction::Pause {
-        return Err(refuse("pausing at the deadline", "this version can't put a sandbox to sleep")
-            .with_hint("leave it at `destroy`, and extend the deadline where the sandbox is still needed"));
-    }
     if min_isolation > Isolation::Namespaces {
         let why = "the strongest isolation of this version is `namespaces`";
         return Err(refuse(&format!("isolation `{}`", isolation_name(min_isolation)), why));
@@ -73,6 +69,7 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
         ports: ports.into_iter().map(Into::into).collect(),
         mounts: host_mounts.into_iter().map(Into::into).collect(),
         limits,
+        on_deadline,
         lifetime_ms: deadline.or(defaults.deadline).map(millis).transpose()?,
         owner,
         // What is denied anyway is no order.
@@ -182,7 +179,6 @@ mod tests {
             CreateOptions::new().with_main(main),
             CreateOptions::new().with_volume(volume),
             CreateOptions::new().with_egress(EgressPolicy::allow(["[2001:db8::/32]:443"]).unwrap()),
-            CreateOptions::new().with_on_deadline(DeadlineAction::Pause),
             CreateOptions::new().with_min_isolation(Isolation::MicroVm),
             CreateOptions { base: Base::Image("busybox".into()), ..CreateOptions::new() },
         ] {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sandbar_core::{
-    Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, MainProcess, Metrics, Network, Ports,
+    Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, MainProcess, Metrics, Network, Pausing, Ports,
     Processes, ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, State, Watching,
 };
 
@@ -73,8 +73,8 @@ impl Sandbox for LocalSandbox {
         // In the precision that records have, and what is answered is what is in force.
         let deadline = deadline.map(|at| Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at));
         let op = || Op::SetDeadline { deadline, extend_only: mode == DeadlineMode::ExtendOnly };
-        match self.link.ask_shim(op, ANSWER, OPERATION).await? {
-            (Reply::Deadline(deadline), _) => Ok(deadline),
+        match self.link.ask_shim_of_any(op, ANSWER, OPERATION).await? {
+            Reply::Deadline(deadline) => Ok(deadline),
             _ => Err(misplaced(OPERATION)),
         }
     }
@@ -84,6 +84,7 @@ impl Sandbox for LocalSandbox {
         let seen = self.local().look(id, "wake")?.ok_or_else(|| gone("wake", id.as_str()))?;
         match seen.state() {
             State::Running => Ok(()),
+            State::Sleeping => Pausing::resume(&*self.link).await.map(drop),
             state => Err(not_running("wake", id.as_str(), state, seen.record.reason.as_deref())),
         }
     }
@@ -116,6 +117,10 @@ impl Sandbox for LocalSandbox {
         Some(&*self.link)
     }
 
+    fn pausing(&self) -> Option<&dyn Pausing> {
+        Some(&*self.link)
+    }
+
     fn network(&self) -> Option<&dyn Network> {
         Some(&*self.shared)
     }
@@ -126,7 +131,6 @@ impl Sandbox for LocalSandbox {
 
     fn missing_reason(&self, part: &str) -> Option<String> {
         let why = match part {
-            "pausing" => "this version can't put a sandbox to sleep",
             "forking" => "this version can't copy a sandbox",
             "archive" => "this version moves single files; run `tar` inside for trees",
             _ => return None,

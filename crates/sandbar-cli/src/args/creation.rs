@@ -2,7 +2,7 @@ use clap::Args;
 use sandbar::{SandboxName, TemplateId};
 
 use crate::args::{LimitArgs, PolicyArgs};
-use crate::value::{HumanDuration, Mount, Pair, Publication, contract, sandbox_name};
+use crate::value::{HumanDuration, Mount, OnTimeoutArg, Pair, Publication, contract, sandbox_name};
 
 /// What a new sandbox shall be: the same for `run` and `create`.
 #[derive(Args, Debug, Default)]
@@ -37,6 +37,9 @@ pub(crate) struct CreationArgs {
     /// as its command; else the backend's own, `local`: 1h]
     #[arg(long, value_name = "DURATION")]
     pub(crate) deadline: Option<HumanDuration>,
+    /// What to do when its time is over: `destroy`, or `pause`, from which `resume` brings it back [default: destroy]
+    #[arg(long, value_name = "ACTION")]
+    pub(crate) on_timeout: Option<OnTimeoutArg>,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 }

@@ -12,6 +12,7 @@ mod limits;
 mod logs;
 mod ls;
 mod network;
+mod pause;
 mod policy;
 mod port;
 mod processes;
@@ -39,6 +40,7 @@ pub(crate) use limits::LimitArgs;
 pub(crate) use logs::LogsArgs;
 pub(crate) use ls::{DescribeArgs, LsArgs};
 pub(crate) use network::{NetworkAction, NetworkArgs};
+pub(crate) use pause::{PauseArgs, ResumeArgs};
 pub(crate) use policy::PolicyArgs;
 pub(crate) use port::PortArgs;
 pub(crate) use processes::{AttachArgs, KillArgs, PsArgs};
@@ -117,6 +119,8 @@ pub(crate) enum Command {
     Ls(LsArgs),
     Describe(DescribeArgs),
     Destroy(DestroyArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
     Cp(CpArgs),
     Port(PortArgs),
     Network(NetworkArgs),

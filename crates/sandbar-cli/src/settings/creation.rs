@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use sandbar::{Base, CreateOptions, EnvVars, HostMount, Labels, Lifetime, LimitDemand, Resources};
+use sandbar::{
+    Base, CreateOptions, DeadlineAction, EnvVars, HostMount, Labels, Lifetime, LimitDemand, Resources,
+};
 
 use crate::args::{CreationArgs, LimitArgs};
 use crate::failure::{Failure, Result};
@@ -22,6 +24,7 @@ pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> R
         mounts,
         ports,
         deadline,
+        on_timeout,
         policy: policy_args,
     } = args;
     let host_mounts = mounts
@@ -46,6 +49,7 @@ pub(super) fn resolve(args: CreationArgs, env: EnvVars, lifetime: Lifetime) -> R
         resources: limited(limits),
         limit_demand: if require_enforced_limits { LimitDemand::Enforced } else { LimitDemand::BestEffort },
         deadline: deadline.map(|duration| duration.0).or(owned),
+        on_deadline: on_timeout.map_or(DeadlineAction::Destroy, |action| action.0),
         lifetime,
         egress: policy::resolve(policy_args)?,
         ..CreateOptions::new()

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::create::{Cgroup, write, write_if_there};
+use super::create::{Cgroup, Version, write, write_if_there};
 use super::layout::Controller;
 use crate::error::Error;
 
@@ -52,6 +52,15 @@ impl Cgroup {
     pub fn can_freeze(&self) -> bool {
         self.v2.as_ref().is_some_and(|member| member.dir.join("cgroup.freeze").exists())
             || self.find(Controller::Freezer).is_some()
+    }
+
+    /// Asks the kernel to take back the memory of the group as far as that goes; the answer is how many bytes it has less. Version 2 only.
+    pub fn reclaim(&self) -> Option<u64> {
+        let (Version::Two, dir) = self.find(Controller::Memory)? else { return None };
+        let before = self.stats().memory_bytes?;
+        // Less than asked for is an error to the kernel, and none here.
+        let _ = write_if_there(&dir.join("memory.reclaim"), &before.to_string());
+        Some(before.saturating_sub(self.stats().memory_bytes?))
     }
 
     /// Processes in the group as host pids. Those of another pid namespace that can't be seen from here are left out.

@@ -22,6 +22,13 @@ const DYING: Duration = Duration::from_secs(1);
 /// How long a sandbox may take from the end of its agent to the end of its record.
 const SETTLING: Duration = Duration::from_secs(3);
 
+/// Whether a sandbox may sleep for what is asked of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asleep {
+    Fine,
+    No,
+}
+
 /// The way to one sandbox: its shim, its agent, and what is known of them.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -45,6 +52,11 @@ impl Link {
 
     /// The folder of the sandbox, which runs and has a shim: one whose shim is gone is adopted by a new one.
     pub(super) async fn live(&self, operation: &'static str) -> Result<Folder> {
+        self.guarded(operation, Asleep::No).await
+    }
+
+    /// The folder of the sandbox, which has a shim, and may sleep where that is fine.
+    async fn guarded(&self, operation: &'static str, asleep: Asleep) -> Result<Folder> {
         let id = self.id.as_str();
         for _ in 0..ATTEMPTS {
             let seen = self.inner.look(&self.id, operation)?.ok_or_else(|| gone(operation, id))?;
@@ -55,6 +67,8 @@ impl Link {
                 }
                 State::Running if seen.guarded => return Ok(seen.folder),
                 State::Running => self.adopt(&seen, operation).await?,
+                State::Sleeping if asleep == Asleep::Fine && seen.guarded => return Ok(seen.folder),
+                State::Sleeping if asleep == Asleep::Fine => self.adopt(&seen, operation).await?,
                 state => return Err(not_running(operation, id, state, seen.record.reason.as_deref())),
             }
         }
@@ -88,9 +102,29 @@ impl Link {
         bound: Duration,
         operation: &'static str,
     ) -> Result<(Reply, BufReader<UnixStream>)> {
+        self.ask(op, bound, operation, Asleep::No).await
+    }
+
+    /// Asks the shim of a sandbox that may sleep.
+    pub(crate) async fn ask_shim_of_any(
+        &self,
+        op: impl Fn() -> Op,
+        bound: Duration,
+        operation: &'static str,
+    ) -> Result<Reply> {
+        Ok(self.ask(op, bound, operation, Asleep::Fine).await?.0)
+    }
+
+    async fn ask(
+        &self,
+        op: impl Fn() -> Op,
+        bound: Duration,
+        operation: &'static str,
+        asleep: Asleep,
+    ) -> Result<(Reply, BufReader<UnixStream>)> {
         let end = Instant::now() + SETTLING;
         loop {
-            let folder = self.live(operation).await?;
+            let folder = self.guarded(operation, asleep).await?;
             match ask(&folder, op(), bound, operation).await? {
                 Answer::Reply(reply, stream) => return Ok((*reply, stream)),
                 // A shim that begins or ends: what it leads to shows soon.

@@ -12,6 +12,7 @@ mod guest;
 mod link;
 mod main_command;
 mod network;
+mod pausing;
 mod pool;
 mod processes;
 mod resources;

@@ -71,9 +71,26 @@ pub(crate) struct Private {
     /// Where to tell what happens with nobody looking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<AuditOrders>,
+    /// How it was put to sleep, while it sleeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asleep: Option<Asleep>,
     /// Keys of a newer version.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
+}
+
+/// How a sandbox was put to sleep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asleep {
+    /// By what.
+    pub(crate) mechanism: String,
+    /// Some of the processes that slept in, to tell afterwards whether they are the same.
+    pub(crate) processes: Vec<AgentMark>,
+    /// Processes that stood still before, and are to go on doing so; only where each got a signal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) stopped: Vec<AgentMark>,
+    /// Since when.
+    pub(crate) at: Timestamp,
 }
 
 /// Names a process, most often the agent, so that a later one with its number is not taken for it.
@@ -229,6 +246,7 @@ mod tests {
                 chosen_ports: Vec::new(),
                 fallbacks: Vec::new(),
                 audit: None,
+                asleep: None,
                 rest: Map::new(),
             },
             rest: Map::new(),

@@ -44,7 +44,12 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
     let Some(pidfd) = pidfd else {
         return Err(not_running(ADOPT, id.as_str(), State::Stopped, record.reason.as_deref()));
     };
-    let network = ask_agent(&folder, record.egress.gateway.is_some())?;
+    // One that sleeps answers when it wakes up.
+    let network = if record.state == State::Sleeping {
+        None
+    } else {
+        ask_agent(&folder, record.egress.gateway.is_some())?
+    };
     log::redirect(&folder);
     record.private.shim = super::create::own_mark()?;
     match folder.write_record(&record) {

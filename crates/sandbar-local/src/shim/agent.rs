@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use sandbar_core::{RestartPolicy, Result, SandboxId, UserName};
+use sandbar_core::{DeadlineAction, RestartPolicy, Result, SandboxId, UserName};
 use sandbar_egress::intercept::Authority;
 use sandbar_engine::{Host, IdMode, SANDBOX_ROOT_CAPABILITIES};
 use serde::Serialize;
@@ -109,7 +109,9 @@ pub(super) fn config(
         template_id: template::HOST,
         default_user: "user",
         env: orders.env.iter().collect(),
-        deadline_unix_ms: deadline.map(|deadline| deadline.as_millisecond().saturating_add(BACKSTOP_MS)),
+        deadline_unix_ms: deadline
+            .filter(|_| orders.on_deadline == DeadlineAction::Destroy)
+            .map(|deadline| deadline.as_millisecond().saturating_add(BACKSTOP_MS)),
         ids: if ids.has_root() { "mapped" } else { "single" },
         sudo: if ids.has_root() {
             Sudo::Allowed

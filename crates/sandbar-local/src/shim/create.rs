@@ -2,9 +2,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sandbar_core::{
-    DeadlineAction, EgressSummary, Error, ErrorKind, GatewayState, Result, SandboxRecord, State,
-};
+use sandbar_core::{EgressSummary, Error, ErrorKind, GatewayState, Result, SandboxRecord, State};
 use serde_json::Map;
 
 use super::agent::{self, Configuration};
@@ -144,7 +142,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
         created_at: now(),
         started_at: None,
         deadline: None,
-        on_deadline: DeadlineAction::Destroy,
+        on_deadline: orders.on_deadline,
         isolation: isolation(&parts.ids),
         limits: parts.limits.clone(),
         last_kill: None,
@@ -162,6 +160,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
             chosen_ports: Vec::new(),
             fallbacks: parts.fallbacks.clone(),
             audit: orders.audit.clone(),
+            asleep: None,
             rest: Map::new(),
         },
         rest: Map::new(),

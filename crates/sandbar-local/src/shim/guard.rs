@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use sandbar_core::{EndCause, ErrorKind, Result, State};
+use sandbar_core::{DeadlineAction, EndCause, ErrorKind, Result, State};
 use sandbar_engine::network::NetworkSockets;
 use sandbar_observe::Role;
 use tokio::io::unix::AsyncFd;
@@ -17,7 +17,7 @@ use super::listener::Listener;
 use super::pipes::Pipes;
 use super::protocol::Report;
 use super::shared::{Shared, hold};
-use super::{AGENT_SOCKET, create, egress, limits, log, main_command, ports, serve, usage};
+use super::{AGENT_SOCKET, create, egress, limits, log, main_command, ports, serve, sleep, usage};
 use crate::audit::{AuditedEnd, Left};
 use crate::error::{ErrorForm, engine, fail, io_error};
 use crate::home::{StoredRecord, now};
@@ -29,6 +29,8 @@ use crate::{ctl, descriptor, teardown};
 const READY: Duration = Duration::from_secs(20);
 /// Longest time between two looks at the clock, so that a clock that was set, or a machine that slept, is noticed.
 const LONGEST_NAP: Duration = Duration::from_secs(60);
+/// After how long a sleep that did not come off at a deadline is tried again.
+const PAUSE_AGAIN: Duration = Duration::from_secs(5);
 /// How long control groups may take to be empty once the agent is gone.
 const EMPTY: Duration = Duration::from_secs(5);
 /// How long answers may take to leave the process after the end.
@@ -243,7 +245,7 @@ async fn await_ready(shared: &Shared, agent: &AsyncFd<OwnedFd>, owner: &Receiver
 }
 
 /// Asks the agent whether it is ready. It answers as soon as it accepts, so there is nothing to repeat.
-async fn health(shared: &Shared) -> std::io::Result<()> {
+pub(super) async fn health(shared: &Shared) -> std::io::Result<()> {
     let mut stream = Unix::connect(&shared.folder.socket(AGENT_SOCKET), Late::Refused).await?;
     stream.write_all(b"GET /health HTTP/1.1\r\nHost: sandbar\r\nConnection: close\r\n\r\n").await?;
     let mut answer = Vec::new();
@@ -278,12 +280,22 @@ async fn closed(owner: Option<&Receiver>) {
     }
 }
 
-/// Waits for a reason to end.
-async fn watch(shared: &Shared, owner: Option<Receiver>, agent: &AsyncFd<OwnedFd>) -> End {
+/// Waits for a reason to end. A deadline at which it is to sleep is met here, and none.
+async fn watch(shared: &Arc<Shared>, owner: Option<Receiver>, agent: &AsyncFd<OwnedFd>) -> End {
     loop {
         let nap = match shared.deadline() {
             Some(deadline) => match Duration::try_from(deadline.duration_since(jiff::Timestamp::now())) {
                 Ok(left) if !left.is_zero() => left.min(LONGEST_NAP),
+                _ if shared.look(|record| record.on_deadline == DeadlineAction::Pause) => {
+                    match sleep::hibernate(shared, sleep::Occasion::Deadline).await {
+                        // Asleep, it has no other.
+                        Ok(_) => LONGEST_NAP,
+                        Err(error) => {
+                            log::say(&format_args!("it does not sleep at its deadline: {error}"));
+                            PAUSE_AGAIN
+                        }
+                    }
+                }
                 _ => return End::Deadline,
             },
             None => LONGEST_NAP,
@@ -384,6 +396,11 @@ fn reap(shared: &Shared) -> Option<String> {
         // Of an adopted sandbox the agent is somebody else's child.
         Ok(None) | Err(_) => None,
     }
+}
+
+/// The deadline as far as it is the agent's: it acts on one by ending everything, so it knows of none at which the sandbox is to sleep.
+pub(super) fn backstop(shared: &Shared, deadline: Option<jiff::Timestamp>) -> Option<jiff::Timestamp> {
+    deadline.filter(|_| shared.look(|record| record.on_deadline == DeadlineAction::Destroy))
 }
 
 /// Tells the agent when to end by itself, should the shim not be there.

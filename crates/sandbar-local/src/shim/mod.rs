@@ -20,6 +20,7 @@ pub(crate) mod protocol;
 mod resize;
 mod serve;
 mod shared;
+mod sleep;
 mod usage;
 
 pub(crate) use agent::{AGENT_SOCKET, CTL_SOCKET};

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub(super) struct Ports {
     /// Connections to published ports that there may be.
     room: usize,
     asking: Arc<Semaphore>,
+    /// Whether the sandbox sleeps: then nobody is let in.
+    asleep: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -79,6 +82,7 @@ impl Default for Ports {
             dialled: Arc::new(Semaphore::new(DIALLED)),
             room: room(descriptors),
             asking: Arc::new(Semaphore::new(questions(descriptors))),
+            asleep: AtomicBool::new(false),
         }
     }
 }
@@ -125,8 +129,21 @@ impl Ports {
         hold(&self.published).values().map(|published| published.mapping.clone()).collect()
     }
 
+    /// Lets nobody in from now on.
+    pub(super) fn sleep(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets everybody in again.
+    pub(super) fn wake(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
     /// A place for a connection to a published port, where it has one left.
     fn place(&self, guest: u16) -> Option<OwnedSemaphorePermit> {
+        if self.asleep.load(Ordering::Relaxed) {
+            return None;
+        }
         let published = hold(&self.published);
         let permits = &published.get(&guest)?.permits;
         if CONNECTIONS - permits.available_permits() >= share(self.room, published.len()) {

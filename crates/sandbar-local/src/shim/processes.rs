@@ -46,6 +46,16 @@ pub(super) fn all(shared: &Shared) -> Vec<Pid> {
     }
 }
 
+/// Whether a process stands still: stopped, or ended and not yet taken note of.
+pub(super) fn is_stopped(pid: Pid) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) else {
+        return true;
+    };
+    // Its name may hold anything, a parenthesis too.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('T' | 't' | 'Z' | 'X'))
+}
+
 /// Whether anything but the agent runs, without looking further.
 pub(super) fn any_but_agent(shared: &Shared) -> bool {
     agent(shared).is_some_and(|agent| !children(agent.as_raw_nonzero().get()).1.is_empty())

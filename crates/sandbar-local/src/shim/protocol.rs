@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use sandbar_core::{
-    Destination, EgressCounters, EnvVars, Explanation, HostMount, KillCause, Labels, LastKill, LimitDemand,
-    MainStatus, MountAccess, PortMapping, PortPublication, ProjectId, Protocol, Resources, RestartPolicy,
-    SandboxId, SandboxName, UserName,
+    DeadlineAction, Destination, EgressCounters, EnvVars, Explanation, HibernationOutcome, HostMount,
+    KillCause, Labels, LastKill, LimitDemand, MainStatus, MountAccess, PortMapping, PortPublication,
+    ProjectId, Protocol, Resources, RestartPolicy, SandboxId, SandboxName, UserName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,9 @@ pub(crate) struct CreateOrders {
     pub(crate) limits: LimitOrders,
     /// Lifetime in milliseconds.
     pub(crate) lifetime_ms: Option<u64>,
+    /// What happens at its end; absent in orders of earlier versions.
+    #[serde(default, skip_serializing_if = "is_destroy")]
+    pub(crate) on_deadline: DeadlineAction,
     /// Whom it belongs to, if it does not outlive its maker.
     pub(crate) owner: Option<Owner>,
     /// What it may reach; nothing if absent.
@@ -98,11 +101,17 @@ impl std::fmt::Debug for MainOrder {
     }
 }
 
+/// What earlier versions did at every deadline.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_destroy(action: &DeadlineAction) -> bool {
+    *action == DeadlineAction::Destroy
+}
+
 impl Task {
     /// The oldest version of the protocol that has all of it.
     pub(crate) fn version(&self) -> u32 {
         match self {
-            Self::Create(orders) if orders.egress.is_some() => 3,
+            Self::Create(orders) if orders.egress.is_some() || !is_destroy(&orders.on_deadline) => 3,
             Self::Create(orders) if orders.main.is_some() || orders.audit.is_some() => 2,
             Self::Prepare(_) => 2,
             Self::Create(_) | Self::Adopt(_) => 1,
@@ -281,6 +290,12 @@ pub(crate) enum Op {
     SetPolicy { policy: SealedPolicy },
     /// What the gateway counted, once all that it decided so far is in its log.
     Egress,
+    /// Put it to sleep.
+    Hibernate,
+    /// Wake it.
+    Resume,
+    /// Another thing to happen at the deadline.
+    SetDeadlineAction { action: DeadlineAction },
     /// What the gateway would decide.
     Explain { destination: Destination, port: u16, protocol: Protocol },
 }
@@ -296,7 +311,12 @@ impl Op {
             | Self::Publish { .. }
             | Self::Dial { .. } => 1,
             Self::PublishAt { .. } | Self::Unpublish { .. } | Self::Main | Self::SetResources { .. } => 2,
-            Self::SetPolicy { .. } | Self::Egress | Self::Explain { .. } => 3,
+            Self::SetPolicy { .. }
+            | Self::Egress
+            | Self::Explain { .. }
+            | Self::Hibernate
+            | Self::Resume
+            | Self::SetDeadlineAction { .. } => 3,
         }
     }
 }
@@ -323,6 +343,10 @@ pub(crate) enum Reply {
     Resized,
     /// To [`Op::Main`].
     Main(Option<MainStatus>),
+    /// To [`Op::Hibernate`] and [`Op::Resume`].
+    Slept(Slept),
+    /// To [`Op::SetDeadlineAction`].
+    ActionSet,
     /// To [`Op::SetPolicy`].
     PolicySet,
     /// To [`Op::Egress`].
@@ -335,6 +359,28 @@ pub(crate) enum Reply {
     Versions(Vec<u32>),
     /// It did not work.
     Failed(ErrorForm),
+}
+
+/// What a sleep or its end did.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Slept {
+    pub(crate) processes_preserved: bool,
+    pub(crate) mechanism: String,
+    pub(crate) detail: Option<String>,
+}
+
+impl Slept {
+    /// Nothing had to be done.
+    pub(crate) fn already(detail: &str, mechanism: &str) -> Self {
+        Self { processes_preserved: true, mechanism: mechanism.to_owned(), detail: Some(detail.to_owned()) }
+    }
+}
+
+impl From<Slept> for HibernationOutcome {
+    fn from(slept: Slept) -> Self {
+        let Slept { processes_preserved, mechanism, detail } = slept;
+        Self { processes_preserved, mechanism, detail }
+    }
 }
 
 /// What a sandbox uses. Absent is not measurable.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::net::SocketType;
-use sandbar_core::{ErrorKind, Result};
+use sandbar_core::{DeadlineAction, ErrorKind, Result, State};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{UnixListener, UnixStream};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::ports::Dialled;
 use super::protocol::{MAX_LINE, OLDEST, Op, Reply, VERSION};
 use super::shared::Shared;
-use super::{SHIM_SOCKET, agent, egress, guard, main_command, ports, resize, usage};
+use super::{SHIM_SOCKET, agent, egress, guard, main_command, ports, resize, sleep, usage};
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::{Folder, Home};
 
@@ -110,6 +110,11 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
             }
             Ok(Reply::Main(shared.look(|record| record.main.clone())))
         }
+        Op::Hibernate => sleep::hibernate(shared, sleep::Occasion::Asked).await.map(Reply::Slept),
+        Op::Resume => sleep::resume(shared).await.map(Reply::Slept),
+        Op::SetDeadlineAction { action } => {
+            set_deadline_action(shared, action).await.map(|()| Reply::ActionSet)
+        }
         Op::SetPolicy { policy } => egress::set_policy(shared, policy).await.map(|()| Reply::PolicySet),
         Op::Egress => egress::read(shared).await.map(Reply::Egress),
         Op::Explain { destination, port, protocol } => {
@@ -142,7 +147,7 @@ async fn set_deadline(
     };
     if next != now {
         // A later deadline has to reach the agent before it counts, an earlier one counts in any case.
-        let told = guard::tell_deadline(shared, next).await;
+        let told = guard::tell_deadline(shared, guard::backstop(shared, next)).await;
         let later = next.is_none_or(|next| now.is_some_and(|now| next > now));
         if let (Err(cause), true) = (told, later) {
             return Err(fail(
@@ -157,6 +162,28 @@ async fn set_deadline(
         shared.rescheduled.notify_one();
     }
     Ok(next)
+}
+
+/// Changes what happens at the deadline.
+async fn set_deadline_action(shared: &Shared, action: DeadlineAction) -> Result<()> {
+    const OPERATION: &str = "set deadline action";
+    let before = shared.look(|record| record.on_deadline);
+    let note = |action| {
+        shared
+            .update(|record| record.on_deadline = action)
+            .map_err(|cause| io_error(OPERATION, "`record.json`", cause))
+    };
+    note(action)?;
+    // The agent acts on a deadline by ending everything, so it knows of none that is to be slept through. Asleep it can't be told; it is when it wakes.
+    let is_asleep = shared.look(|record| record.state == State::Sleeping);
+    if !is_asleep
+        && let Err(cause) = guard::tell_deadline(shared, guard::backstop(shared, shared.deadline())).await
+    {
+        note(before)?;
+        return Err(fail(ErrorKind::Unavailable, OPERATION, format!("the agent keeps the old one: {cause}")));
+    }
+    shared.rescheduled.notify_one();
+    Ok(())
 }
 
 /// Makes the rest of a connection one to a port inside.

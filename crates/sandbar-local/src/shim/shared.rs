@@ -34,6 +34,8 @@ pub(super) struct Shared {
     pub(super) main_progress: watch::Sender<Progress>,
     /// Held while limits change: one change at a time.
     pub(super) resizing: tokio::sync::Mutex<()>,
+    /// Held while it goes to sleep or wakes up.
+    pub(super) turning: tokio::sync::Mutex<()>,
     /// Told when the deadline is another.
     pub(super) rescheduled: Notify,
     /// Told when somebody asks for the end.
@@ -72,6 +74,7 @@ impl Shared {
             counters: Mutex::new(counters),
             main_progress: watch::Sender::default(),
             resizing: tokio::sync::Mutex::default(),
+            turning: tokio::sync::Mutex::default(),
             rescheduled: Notify::new(),
             ending: Notify::new(),
             enders: Mutex::default(),

@@ -19,6 +19,7 @@ mod parts;
 mod pool;
 mod refusals;
 mod resources;
+mod sleep;
 mod sockets;
 mod spare;
 mod usage;
@@ -40,6 +41,12 @@ async fn kills_at_random_moments() {
 #[tokio::test]
 async fn idle_side_by_side() {
     long::idle(support::size(12)).await;
+}
+
+/// To sleep and awake again, beside a writer that loses nothing.
+#[tokio::test]
+async fn sleeps_lose_nothing() {
+    sleep::cycles(support::size(25)).await;
 }
 
 /// Many at once.

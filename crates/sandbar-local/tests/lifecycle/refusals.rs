@@ -5,9 +5,9 @@ use std::process::Command as HostCommand;
 use std::time::Duration;
 
 use sandbar_core::{
-    Base, Command, CreateOptions, DeadlineAction, EgressPolicy, ErrorKind, GuestPath, HostMount, Isolation,
-    LimitDemand, MainCommand, MountAccess, ProviderExt, Query, Resources, SandboxName, SandboxProvider,
-    TemplateId, VolumeMount, VolumeName,
+    Base, Command, CreateOptions, EgressPolicy, ErrorKind, GuestPath, HostMount, Isolation, LimitDemand,
+    MainCommand, MountAccess, ProviderExt, Query, Resources, SandboxName, SandboxProvider, TemplateId,
+    VolumeMount, VolumeName,
 };
 use sandbar_local::{LocalConfig, LocalProvider, Spare};
 
@@ -64,7 +64,6 @@ async fn what_is_refused_makes_nothing() {
             CreateOptions::new().with_egress(allow("a.test:53/udp")),
             ErrorKind::Unsupported,
         ),
-        ("pause", CreateOptions::new().with_on_deadline(DeadlineAction::Pause), ErrorKind::Unsupported),
         ("isolation", CreateOptions::new().with_min_isolation(Isolation::Gvisor), ErrorKind::Unsupported),
         ("port 0", CreateOptions::new().with_ports([0]), ErrorKind::InvalidInput),
         ("ports", CreateOptions::new().with_ports([1, 1]), ErrorKind::InvalidInput),

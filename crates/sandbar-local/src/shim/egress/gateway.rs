@@ -16,6 +16,7 @@ use super::super::shared::{Shared, hold};
 use super::authority::interception;
 use super::journal::Journal;
 use super::routes::Routes;
+use crate::ctl;
 use crate::error::{fail, io_error};
 use crate::home::{AssignedNames, SealedPolicy};
 
@@ -140,6 +141,26 @@ pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets
 fn limits() -> Limits {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     Limits::within(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
+}
+
+/// Starts it where there should be one and is none: after a sleep in which the sandbox was taken over.
+pub(in crate::shim) async fn start_again(shared: &Arc<Shared>) -> Result<()> {
+    if shared.egress.serving().is_some() || shared.look(|record| record.egress.gateway.is_none()) {
+        return Ok(());
+    }
+    let broken = |why: String| {
+        fail(ErrorKind::Unavailable, START, format!("the agent does not hand over its network: {why}"))
+    };
+    let sockets = match ctl::ask(&shared.folder, &ctl::Op::Network, None).await {
+        Ok(ctl::Outcome::Done(received)) => {
+            ctl::checked_network(received).map_err(|cause| broken(format!("it gave {cause}")))?
+        }
+        Ok(ctl::Outcome::No(why)) => return Err(broken(why)),
+        Err(failure) => return Err(broken(failure.to_string())),
+    };
+    start(shared, sockets).await?;
+    mark(shared);
+    Ok(())
 }
 
 enum Served {

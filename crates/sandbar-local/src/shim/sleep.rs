@@ -1,0 +1,203 @@
+//! Putting a sandbox to sleep: all its processes stop where they are, and go on from there.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sandbar_core::{DeadlineAction, ErrorKind, Result, State};
+
+use super::processes;
+use super::protocol::Slept;
+use super::shared::Shared;
+use super::{egress, guard};
+use crate::error::{engine, fail, io_error};
+use crate::home::{AgentMark, Asleep};
+
+const SLEEP: &str = "hibernate";
+const WAKE: &str = "resume";
+
+/// How long all processes may take to stop or to go on; one that is in the middle of a system call stops after it.
+const STOP: Duration = Duration::from_secs(10);
+/// How long the agent may take to answer once it goes on.
+const ANSWER: Duration = Duration::from_secs(20);
+/// Processes whose identity is remembered, to see after the sleep that they are the same: the oldest ones.
+const MARKS: usize = 64;
+/// Between two looks whether all have stopped.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// By what it sleeps.
+const FREEZE: &str = "freeze";
+const STOPS: &str = "stop";
+
+/// Why it goes to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// Somebody asked for it.
+    Asked,
+    /// Its deadline, which is met by that.
+    Deadline,
+}
+
+/// Stops all processes. After an error all run as before.
+pub(super) async fn hibernate(shared: &Arc<Shared>, occasion: Occasion) -> Result<Slept> {
+    let _turn = shared.turning.lock().await;
+    if let Some(asleep) = shared.look(|record| record.private.asleep.clone()) {
+        if occasion == Occasion::Deadline {
+            let met = shared.update(|record| record.deadline = None);
+            met.map_err(|cause| io_error(SLEEP, "`record.json`", cause))?;
+        }
+        return Ok(Slept::already("it slept already", &asleep.mechanism));
+    }
+    let marks = marks(shared);
+    // From here on nobody is let in: what comes while it sleeps would wait without an end.
+    let (mechanism, stopped) = stop(shared).await?;
+    let at = crate::home::now();
+    let asleep = Asleep { mechanism: mechanism.to_owned(), processes: marks, stopped: stopped.clone(), at };
+    let preserved = all_live(&asleep.processes);
+    let noted = shared.update(|record| {
+        record.state = State::Sleeping;
+        record.private.asleep = Some(asleep);
+        if occasion == Occasion::Deadline {
+            record.deadline = None;
+        }
+    });
+    if let Err(cause) = noted {
+        go_on(shared, mechanism, &stopped)?;
+        return Err(io_error(SLEEP, "`record.json`", cause));
+    }
+    shared.ports.sleep();
+    let group = Arc::clone(shared);
+    // Aside: what sleeps can wait for its memory, and who asked for the sleep need not.
+    drop(tokio::task::spawn_blocking(move || group.cgroup.as_ref().map(sandbar_engine::Cgroup::reclaim)));
+    Ok(Slept { processes_preserved: preserved, mechanism: mechanism.to_owned(), detail: None })
+}
+
+/// Lets all processes go on. What is answered was looked at afterwards.
+pub(super) async fn resume(shared: &Arc<Shared>) -> Result<Slept> {
+    let _turn = shared.turning.lock().await;
+    let Some(asleep) = shared.look(|record| record.private.asleep.clone()) else {
+        return Ok(Slept::already("it ran already", "none"));
+    };
+    go_on(shared, &asleep.mechanism, &asleep.stopped)?;
+    // Not before it answers: who is told that it runs uses it at once.
+    let answered = tokio::time::timeout(ANSWER, guard::health(shared)).await;
+    let answered = answered.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+    if let Err(cause) = answered {
+        // Asleep again: what does not answer is not said to run.
+        put_back(shared).await;
+        return Err(fail(ErrorKind::Unavailable, WAKE, format!("the agent does not answer: {cause}"))
+            .with_hint("try again, or destroy the sandbox"));
+    }
+    // One that was taken over in its sleep has no gateway yet: its sockets are with the agent.
+    egress::start_again(shared).await?;
+    let is_over = shared.look(|record| record.is_expired() && record.on_deadline == DeadlineAction::Pause);
+    let noted = shared.update(|record| {
+        record.state = State::Running;
+        record.private.asleep = None;
+        if is_over {
+            // It was met by the sleep.
+            record.deadline = None;
+        }
+    });
+    if let Err(cause) = noted {
+        put_back(shared).await;
+        return Err(io_error(WAKE, "`record.json`", cause));
+    }
+    shared.ports.wake();
+    shared.rescheduled.notify_one();
+    let preserved = all_live(&asleep.processes);
+    let detail = (!preserved).then(|| "not all processes from before the sleep are there".to_owned());
+    Ok(Slept { processes_preserved: preserved, mechanism: asleep.mechanism, detail })
+}
+
+/// Asleep again after a wake that did not come off. Its record says that it sleeps; what can't be stopped is destroyed by whoever needs it gone.
+async fn put_back(shared: &Shared) {
+    if let Err(error) = stop(shared).await {
+        super::log::say(&format_args!("it does not go back to sleep: {error}"));
+    }
+}
+
+/// Stops everything inside; the answer is by what, and what stood still before.
+async fn stop(shared: &Shared) -> Result<(&'static str, Vec<AgentMark>)> {
+    if let Some(group) = shared.cgroup.as_ref().filter(|group| group.can_freeze()) {
+        return match group.freeze(STOP) {
+            Ok(()) => Ok((FREEZE, Vec::new())),
+            Err(cause) => {
+                let _ = group.thaw(STOP);
+                Err(engine(SLEEP, cause))
+            }
+        };
+    }
+    let stopped = marks_of(processes::all(shared).into_iter().filter(|pid| processes::is_stopped(*pid)));
+    match stop_each(shared).await {
+        Ok(()) => Ok((STOPS, stopped)),
+        Err(error) => {
+            continue_each(shared, &stopped);
+            Err(error)
+        }
+    }
+}
+
+/// Lets it go on, by what it was stopped with.
+fn go_on(shared: &Shared, mechanism: &str, stopped: &[AgentMark]) -> Result<()> {
+    if mechanism == STOPS {
+        continue_each(shared, stopped);
+        return Ok(());
+    }
+    let group = shared.cgroup.as_ref().ok_or_else(|| {
+        fail(ErrorKind::Unexpected, WAKE, "the control group that it was frozen with is gone")
+            .with_hint("destroy the sandbox")
+    })?;
+    group.thaw(STOP).map_err(|cause| engine(WAKE, cause))
+}
+
+/// Without a freezer: a signal to each, until a look finds all of them stopped. A process can't make another one while the signal waits for it, so
+/// each round leaves fewer.
+async fn stop_each(shared: &Shared) -> Result<()> {
+    let end = Instant::now() + STOP;
+    loop {
+        let pids = processes::all(shared);
+        let running: Vec<_> = pids.iter().filter(|pid| !processes::is_stopped(**pid)).copied().collect();
+        if running.is_empty() && !pids.is_empty() {
+            return Ok(());
+        }
+        for pid in running {
+            signal(pid, Signal::STOP);
+        }
+        if Instant::now() >= end {
+            return Err(fail(ErrorKind::Timeout, SLEEP, "not all processes stopped in time"));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// All but those that stood still before. The youngest first: a shell is not to find a child of its own stopped.
+fn continue_each(shared: &Shared, stopped: &[AgentMark]) {
+    let mut pids = processes::all(shared);
+    pids.retain(|pid| !stopped.iter().any(|mark| mark.pid().ok().flatten() == Some(*pid)));
+    pids.sort_by_key(|pid| std::cmp::Reverse(sandbar_engine::proc_id::start_time(*pid).ok().flatten()));
+    for pid in pids {
+        signal(pid, Signal::CONT);
+    }
+}
+
+/// By a descriptor: a process that ended meanwhile is no other one.
+fn signal(pid: rustix::process::Pid, signal: Signal) {
+    if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) {
+        let _ = pidfd_send_signal(&pidfd, signal);
+    }
+}
+
+fn marks(shared: &Shared) -> Vec<AgentMark> {
+    let mut marks = marks_of(processes::all(shared).into_iter());
+    marks.truncate(MARKS);
+    marks
+}
+
+fn marks_of(pids: impl Iterator<Item = rustix::process::Pid>) -> Vec<AgentMark> {
+    pids.filter_map(|pid| AgentMark::of(pid).ok().flatten()).collect()
+}
+
+fn all_live(marks: &[AgentMark]) -> bool {
+    !marks.is_empty() && marks.iter().all(|mark| mark.lives().unwrap_or(false))
+}
