@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use sandbar_core::{Cidr, EgressPolicy, EgressRules, ErrorKind, Otherwise, Protocol, Result, Target};
+use sandbar_core::{
+    Cidr, EgressPolicy, EgressRule, EgressRules, ErrorKind, NamePattern, Otherwise, Protocol, Result, Target,
+};
 use sandbar_egress::{AddressClass, classify};
 use sandbar_engine::network::DNS_PORT;
 
@@ -65,6 +67,9 @@ fn check(operation: &'static str, rules: &EgressRules) -> Result<()> {
                 .with_hint("publish a port of the host's service elsewhere, or leave the rule out"));
         }
     }
+    for rule in &rules.allow {
+        never_holds(operation, rule)?;
+    }
     for rule in &rules.deny {
         if rules.otherwise == Otherwise::Allow && matches!(rule.to, Target::Name(_)) {
             let why = "where all public addresses are allowed, the host can be reached by its address";
@@ -94,6 +99,34 @@ fn check(operation: &'static str, rules: &EgressRules) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a rule that allows nothing of what it seems to.
+fn never_holds(operation: &'static str, rule: &EgressRule) -> Result<()> {
+    let refused = |why: String, hint: String| {
+        let message = format!("egress rule `{rule}`: {why}");
+        Err(fail(ErrorKind::InvalidInput, operation, message).with_hint(hint))
+    };
+    match &rule.to {
+        Target::Name(NamePattern::Exact(name) | NamePattern::Below(name)) if name.is_local() => refused(
+            "this name means the sandbox itself wherever a program asks for it, and no policy reaches this host by it"
+                .to_owned(),
+            "leave the rule out: a sandbox reaches its own loopback under every policy".to_owned(),
+        ),
+        Target::Cidr(cidr) => {
+            let mut ends = [cidr.network(), cidr.last()].into_iter();
+            let block = ends.find_map(|address| match classify(address) {
+                AddressClass::Private(block) if !block.covers(cidr) => Some(block),
+                _ => None,
+            });
+            let Some(block) = block else { return Ok(()) };
+            refused(
+                format!("it begins or ends in the private block `{block}`, of which only a range that lies within means anything"),
+                format!("allow `{block}`, or a part of it, by itself, and the public addresses beside it by ranges of their own"),
+            )
+        }
+        Target::Name(_) => Ok(()),
+    }
 }
 
 /// Whether a range lies wholly in what no rule can mean. A wide one has other addresses too.
@@ -132,6 +165,26 @@ mod tests {
             let error = seal("create", EgressPolicy::allow([rule]).unwrap()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{rule}");
         }
+        for (rule, why) in [
+            ("localhost", "the sandbox itself"),
+            ("*.localhost:8080", "the sandbox itself"),
+            ("db.localhost", "the sandbox itself"),
+            ("192.168.0.0/15", "`192.168.0.0/16`"),
+            ("10.0.0.0/7:any", "`10.0.0.0/8`"),
+            ("100.0.0.0/9", "`100.64.0.0/10`"),
+            ("172.16.0.0/12", ""),
+        ] {
+            let sealed = seal("create", EgressPolicy::allow([rule]).unwrap());
+            if why.is_empty() {
+                sealed.unwrap();
+                continue;
+            }
+            let error = sealed.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{rule}");
+            assert!(error.to_string().contains(rule) && error.to_string().contains(why), "{error}");
+        }
+        // What has private blocks in its midst means the public rest.
+        seal("create", EgressPolicy::allow(["8.0.0.0/6", "172.0.0.0/8", "192.0.0.0/2"]).unwrap()).unwrap();
         let fine = EgressPolicy::allow(["0.0.0.0/0", "10.0.0.0/8", "100.64.0.0/10", "1.1.1.1"]).unwrap();
         seal("create", fine).unwrap();
         let fine = EgressPolicy::rules(

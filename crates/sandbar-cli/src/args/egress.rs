@@ -1,7 +1,7 @@
 use clap::{Args, Subcommand};
 
 use crate::args::PolicyArgs;
-use crate::value::{EgressPeer, Since};
+use crate::value::{Count, EgressPeer, Since};
 
 /// Show, explain and check what sandboxes can reach
 #[derive(Args, Debug)]
@@ -28,7 +28,8 @@ pub(crate) enum EgressAction {
 /// Show what a sandbox's gateway allowed and denied
 ///
 /// A line per decision, oldest first: when, how, about what, whom, and why; then the rule that decided and, at the end of a connection, the bytes that
-/// went out and came in. The newest ones are kept, within bounds. Where the same comes too fast, one line stands for many and says how many (`times`).
+/// went out and came in. The newest ones are kept, within bounds. Where the same comes too fast, one line stands for many and says how many (`times`): it is told
+/// up to 5 s after the first of them, so that with `-f` it comes late, behind what is newer.
 ///
 /// With `--json`: one object a line, `{version, at, kind, verdict, reason, sentence, name, address, port, rule, detail, bytes_out, bytes_in, repeated, may_retry}`.
 #[derive(Args, Debug)]
@@ -46,7 +47,7 @@ pub(crate) struct EgressLogArgs {
     pub(crate) follow: bool,
     /// Only the last so many of those that would be shown
     #[arg(long, value_name = "COUNT")]
-    pub(crate) tail: Option<usize>,
+    pub(crate) tail: Option<Count>,
     /// Only what was decided since then: a time in RFC 3339, or how long ago, such as 10m
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<Since>,

@@ -1,6 +1,6 @@
 use clap::Args;
 
-use crate::value::Since;
+use crate::value::{Count, Since};
 
 /// Show what a sandbox's main command said
 ///
@@ -23,7 +23,7 @@ pub(crate) struct LogsArgs {
     pub(crate) follow: bool,
     /// Only the last so many lines
     #[arg(long, value_name = "COUNT")]
-    pub(crate) tail: Option<usize>,
+    pub(crate) tail: Option<Count>,
     /// Only what was said since then: a time in RFC 3339, or how long ago, such as 10m
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<Since>,

@@ -91,7 +91,9 @@ fn concerns(line: &Line, id: Option<&str>) -> bool {
 
 fn print(line: &Line, printer: Printer, out: &mut Vec<u8>) {
     let text = match line {
-        Line::Event(_, value) | Line::Later(value) if printer.json() => sandbar::observe::to_safe_json(value),
+        Line::Event(_, value) | Line::Later(value) if printer.json() => {
+            sandbar::observe::to_safe_json(value).expect("a value always serialises")
+        }
         Line::Event(event, _) => audit_text(event),
         Line::Later(value) => {
             format!("an event of a later version: {}", crate::output::escape(&value.to_string()))

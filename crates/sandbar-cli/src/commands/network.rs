@@ -27,10 +27,12 @@ pub(crate) async fn network(
         })?;
     }
     let look = async {
+        // To be asked brings back a gateway that is gone, so that the record is looked at after it: all of it tells of the same one.
+        let (counters, policy) = (network.counters().await, network.policy().await);
         let recorded = sandbox.record().await?.egress;
         let gateway = recorded.gateway;
-        let policy = unless_down(network.policy().await, gateway)?.or(recorded.policy);
-        let counters = unless_down(network.counters().await, gateway)?;
+        let policy = unless_down(policy, gateway)?.or(recorded.policy);
+        let counters = unless_down(counters, gateway)?;
         Ok::<_, Error>((EgressSummary { policy, gateway }, counters))
     };
     let seen = printer.progress("asking the gateway", look).await;

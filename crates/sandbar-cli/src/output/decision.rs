@@ -1,8 +1,9 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-use sandbar::{Decision, DecisionKind, Verdict};
-use serde_json::{Value, json};
+use sandbar::{Decision, DecisionKind, DecisionReason, Verdict};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::output::escape;
 use crate::output::time::rfc3339;
@@ -64,38 +65,59 @@ pub(crate) fn decision_text(decision: &Decision) -> String {
 }
 
 /// The form of decision 0004.
-pub(crate) fn decision_json(decision: &Decision) -> Value {
-    let Decision {
-        at,
-        kind,
-        verdict,
-        reason,
-        name,
-        address,
-        port,
-        rule,
-        detail,
-        bytes_out,
-        bytes_in,
-        repeated,
-    } = decision;
-    json!({
-        "version": 1,
-        "at": rfc3339(*at),
-        "kind": kind,
-        "verdict": verdict,
-        "reason": reason,
-        "sentence": reason.sentence(),
-        "name": name,
-        "address": address,
-        "port": port,
-        "rule": rule,
-        "detail": detail,
-        "bytes_out": bytes_out,
-        "bytes_in": bytes_in,
-        "repeated": repeated,
-        "may_retry": reason.may_retry(),
-    })
+#[derive(Debug, Serialize)]
+pub(crate) struct DecisionJson<'a> {
+    version: u32,
+    at: String,
+    kind: DecisionKind,
+    verdict: Verdict,
+    reason: DecisionReason,
+    sentence: &'a str,
+    name: Option<&'a str>,
+    address: Option<IpAddr>,
+    port: Option<u16>,
+    rule: Option<&'a str>,
+    detail: Option<&'a str>,
+    bytes_out: Option<u64>,
+    bytes_in: Option<u64>,
+    repeated: u64,
+    may_retry: bool,
+}
+
+impl<'a> From<&'a Decision> for DecisionJson<'a> {
+    fn from(decision: &'a Decision) -> Self {
+        let Decision {
+            at,
+            kind,
+            verdict,
+            reason,
+            name,
+            address,
+            port,
+            rule,
+            detail,
+            bytes_out,
+            bytes_in,
+            repeated,
+        } = decision;
+        Self {
+            version: 1,
+            at: rfc3339(*at),
+            kind: *kind,
+            verdict: *verdict,
+            reason: *reason,
+            sentence: reason.sentence(),
+            name: name.as_deref(),
+            address: *address,
+            port: *port,
+            rule: rule.as_deref(),
+            detail: detail.as_deref(),
+            bytes_out: *bytes_out,
+            bytes_in: *bytes_in,
+            repeated: *repeated,
+            may_retry: reason.may_retry(),
+        }
+    }
 }
 
 fn peer(name: Option<&str>, address: Option<IpAddr>, port: Option<u16>) -> String {
@@ -122,8 +144,8 @@ fn quoted(text: &str) -> String {
 mod tests {
     use jiff::Timestamp;
     use proptest::prelude::*;
-    use sandbar::DecisionReason;
     use sandbar::observe::is_dangerous;
+    use serde_json::json;
 
     use super::*;
 
@@ -175,9 +197,11 @@ mod tests {
 
     #[test]
     fn json_has_every_key() {
-        let form = decision_json(&decision(Verdict::Failed, DecisionReason::Unreachable));
+        let failed = decision(Verdict::Failed, DecisionReason::Unreachable);
+        let text = serde_json::to_string(&DecisionJson::from(&failed)).unwrap();
+        assert!(text.starts_with(r#"{"version":1,"at":"1970-01-01T00:00:00.000Z","kind":"tcp","#), "{text}");
         assert_eq!(
-            form,
+            serde_json::from_str::<Value>(&text).unwrap(),
             json!({
                 "version": 1, "at": "1970-01-01T00:00:00.000Z", "kind": "tcp", "verdict": "failed", "reason": "unreachable",
                 "sentence": "the host did not take the connection", "name": "example.com", "address": null, "port": 443,

@@ -27,7 +27,7 @@ use crate::failure::{Failure, Result};
 pub(crate) use audit::audit_text;
 pub(crate) use changes::ChangeLine;
 pub(crate) use columns::columns;
-pub(crate) use decision::{decision_json, decision_text, verdict_word};
+pub(crate) use decision::{DecisionJson, decision_text, verdict_word};
 pub(crate) use doctor::{DoctorJson, doctor_text};
 pub(crate) use escape::escape;
 pub(crate) use policy::{NetworkJson, network_text};

@@ -32,9 +32,12 @@ pub(crate) fn verdict_text(verdict: &EgressVerdict) -> String {
             [name.clone(), word(outcome), word(class).replace('_', " "), detail.clone()]
         })
         .collect();
-    let mut text = columns(["LEG", "OUTCOME", "CLASS", "DETAIL"], &rows);
+    let mut text = String::new();
+    if !rows.is_empty() {
+        text = columns(["LEG", "OUTCOME", "CLASS", "DETAIL"], &rows) + "\n";
+    }
     // Writing to a string can't fail.
-    let _ = write!(text, "\n{}: {}\n", word(state), escape(detail));
+    let _ = writeln!(text, "{}: {}", word(state), escape(detail));
     if let Some(remediation) = remediation {
         let _ = writeln!(text, "  remedy: {}", escape(remediation));
     }
@@ -74,6 +77,15 @@ mod tests {
         inner host  untested  with interception  no rule asks for it
 
         inconclusive: the host can't reach 192.0.2.1\u{1b}[2J
+          remedy: try it where there is a network
+        ");
+    }
+
+    #[test]
+    fn without_legs_there_is_no_table() {
+        let none = EgressVerdict { legs: Vec::new(), detail: "nothing was tried".into(), ..verdict() };
+        insta::assert_snapshot!(verdict_text(&none), @r"
+        inconclusive: nothing was tried
           remedy: try it where there is a network
         ");
     }

@@ -56,7 +56,7 @@ impl EgressSettings {
             EgressAction::Log(EgressLogArgs { id, follow, tail, since, denied }) => Self::Log {
                 id,
                 options: DecisionOptions {
-                    tail,
+                    tail: tail.map(|tail| tail.0),
                     since: since.map(|since| since.0),
                     follow: if follow { Follow::Yes } else { Follow::No },
                 },

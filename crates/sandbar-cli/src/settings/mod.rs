@@ -130,7 +130,7 @@ pub(crate) fn create(args: CreateArgs) -> Result<CreateOptions> {
 pub(crate) fn log_options(args: &LogsArgs) -> LogOptions {
     LogOptions {
         follow: if args.follow { Follow::Yes } else { Follow::No },
-        tail: args.tail,
+        tail: args.tail.map(|tail| tail.0),
         since: args.since.map(|since| since.0),
     }
 }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod copy;
+mod count;
 mod cpus;
 mod duration;
 mod egress_peer;
@@ -32,6 +33,7 @@ use std::str::FromStr;
 
 pub(crate) use audit::{AuditArg, AuditFile};
 pub(crate) use copy::{CopyBetween, CopyIn, CopyOut, Existing, Parents, Placement};
+pub(crate) use count::Count;
 pub(crate) use cpus::Cpus;
 pub(crate) use duration::HumanDuration;
 pub(crate) use egress_peer::EgressPeer;

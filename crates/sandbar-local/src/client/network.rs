@@ -54,10 +54,7 @@ impl Network for Shared {
         }
         let folder = seen.folder;
         let (mut first, reader, folder) = in_background(DecisionReader::default(), folder).await?;
-        first.retain(|decision| wants(&options, decision));
-        if let Some(tail) = options.tail {
-            first.drain(..first.len().saturating_sub(tail));
-        }
+        first = chosen(first, &options);
         let first = stream::iter(first.into_iter().map(Ok));
         if options.follow == Follow::No {
             return Ok(first.boxed());
@@ -92,6 +89,16 @@ impl Link {
             _ => Err(misplaced(operation)),
         }
     }
+}
+
+/// Those that are wanted, oldest first. What stands for many is written once no more of its kind come, so that the file is in another order.
+fn chosen(mut decisions: Vec<Decision>, options: &DecisionOptions) -> Vec<Decision> {
+    decisions.retain(|decision| wants(options, decision));
+    decisions.sort_by_key(|decision| decision.at);
+    if let Some(tail) = options.tail {
+        decisions.drain(..decisions.len().saturating_sub(tail));
+    }
+    decisions
 }
 
 fn wants(options: &DecisionOptions, decision: &Decision) -> bool {
@@ -135,5 +142,40 @@ async fn in_background(
     match work.await {
         Ok(read) => read.map_err(|cause| io_error(READ, "`egress.jsonl`", cause)),
         Err(cause) => Err(fail(ErrorKind::Unexpected, READ, format!("the reader was lost: {cause}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use sandbar_core::{DecisionKind, DecisionReason, Verdict};
+
+    use super::*;
+
+    #[test]
+    fn decisions_are_told_oldest_first_and_the_newest_are_the_last_of_them() {
+        let of = |(second, port)| Decision {
+            at: Timestamp::from_second(second).unwrap(),
+            kind: DecisionKind::Tcp,
+            verdict: Verdict::Denied,
+            reason: DecisionReason::NotAllowed,
+            name: None,
+            address: None,
+            port: Some(port),
+            rule: None,
+            detail: None,
+            bytes_out: None,
+            bytes_in: None,
+            repeated: 0,
+        };
+        // One of the third second was held back till the seventh; two of one moment stay as they are.
+        let written: Vec<_> = [(2, 1), (5, 2), (5, 3), (7, 4), (3, 5)].map(of).into();
+        let ports = |options: &DecisionOptions| -> Vec<_> {
+            chosen(written.clone(), options).iter().filter_map(|decision| decision.port).collect()
+        };
+        assert_eq!(ports(&DecisionOptions::default()), [1, 5, 2, 3, 4]);
+        assert_eq!(ports(&DecisionOptions { tail: Some(2), ..DecisionOptions::default() }), [3, 4]);
+        let since = Timestamp::from_second(3).ok();
+        assert_eq!(ports(&DecisionOptions { since, ..DecisionOptions::default() }), [5, 2, 3, 4]);
     }
 }

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use sandbar_core::{EgressVerdict, LegClass, LegOutcome};
+use sandbar_egress::Limits;
 
 use super::row::Group;
 use super::shown::SHOWN;
@@ -22,11 +23,12 @@ pub fn scorecard_document(seen: &EgressVerdict) -> String {
             format!("| {} | {} | {outcome} by the probe: `{}` |", row.title, class(row.class()), row.id);
         groups.entry(row.group).or_default().push(line);
     }
+    let limits = Limits::default();
     for shown in SHOWN {
         let line = format!(
             "| {} | {} | {} |",
             shown.title,
-            class_with(shown.class, shown.number),
+            class_with(shown.class, shown.number.map(|number| number(&limits))),
             by(shown.test, shown.why)
         );
         groups.entry(shown.group).or_default().push(line);
@@ -58,7 +60,7 @@ rule has the gateway speak TLS itself (`--inject`). *residual*: can't be closed 
 refusals say nothing.
 ";
 
-fn class_with(class: LegClass, number: Option<&str>) -> String {
+fn class_with(class: LegClass, number: Option<String>) -> String {
     match number {
         Some(number) => format!("{}: {number}", self::class(class)),
         None => self::class(class).to_owned(),

@@ -1,4 +1,5 @@
 use sandbar_core::LegClass;
+use sandbar_egress::Limits;
 
 use super::row::Group;
 
@@ -11,8 +12,8 @@ pub(super) struct Shown {
     pub(super) title: &'static str,
     /// What can be promised.
     pub(super) class: LegClass,
-    /// How much, where that is bounded.
-    pub(super) number: Option<&'static str>,
+    /// How much, where that is bounded: as the gateway has it.
+    pub(super) number: Option<fn(&Limits) -> String>,
     /// The test in `tests/egress`.
     pub(super) test: Option<&'static str>,
     /// What is to be said about it.
@@ -50,7 +51,14 @@ pub(super) const SHOWN: &[Shown] = &[
         group: Group::Dns,
         title: "data in labels under an allowed wildcard",
         class: LegClass::Bounded,
-        number: Some("64 KiB of labels in a sandbox's life, 300 new names a minute"),
+        number: Some(|limits| {
+            format!(
+                "{} KiB of labels in a gateway's life, {} new names at once and {} a minute",
+                limits.wildcard_label_bytes >> 10,
+                limits.new_name_burst,
+                limits.new_names_per_minute
+            )
+        }),
         test: Some("dns::data_in_labels_is_bounded"),
         why: Some("and only those that are connected to are looked up outside"),
     },
@@ -73,10 +81,13 @@ pub(super) const SHOWN: &[Shown] = &[
     Shown {
         group: Group::Http,
         title: "bytes out to an allowed name",
-        class: LegClass::Residual,
-        number: None,
+        class: LegClass::Bounded,
+        number: Some(|limits| match limits.bytes_out {
+            Some(bytes) => format!("{} GiB in a gateway's life", bytes >> 30),
+            None => "none".to_owned(),
+        }),
         test: None,
-        why: Some("counted for each sandbox, and not bounded unless the gateway is told to"),
+        why: Some("counted for each sandbox, and cut there"),
     },
     blocked(Group::Transport, "io_uring connect", "kernel::the_kernel_refuses_what_leads_out"),
     blocked(Group::Transport, "`unshare` to a new namespace", "kernel::the_kernel_refuses_what_leads_out"),
@@ -150,6 +161,8 @@ mod tests {
         for shown in SHOWN {
             assert_eq!(shown.class == LegClass::Bounded, shown.number.is_some(), "{}", shown.title);
             assert!(shown.test.is_some() || shown.why.is_some(), "{}", shown.title);
+            let number = shown.number.map(|number| number(&Limits::default()));
+            assert!(number.is_none_or(|number| number.starts_with(|c: char| c.is_ascii_digit() && c != '0')));
         }
     }
 }

@@ -93,18 +93,24 @@ fn a_dead_gateway_is_no_network() {
             rig.requests(&name).iter().any(|request| request.path == "/drip").then_some(())
         })
         .await;
+        // Whoever waits for its command would bring a new gateway.
+        running.abort();
+        assert!(running.await.is_err_and(|error| error.is_cancelled()), "the download was cut short here");
         kill_shim(&bed, &id).await;
-        let _ = tokio::time::timeout(Duration::from_secs(20), running).await.expect("the download ended");
-        // What was on its way when the gateway died is outside by now.
         let record = bed.provider.describe(&id).await.unwrap().expect("a record");
-        // The download's own command may have brought a new shim; then there is no death to look at.
-        if record.egress.gateway == Some(GatewayState::Down) {
-            let mark = rig.mark();
-            // A silence has no other sign than that it lasts.
-            tokio::time::sleep(Duration::from_millis(700)).await;
-            let arrived = rig.arrivals_since(mark, Some(address.v4.into()));
-            assert!(arrived.is_empty(), "with no gateway: {arrived:#?}");
-        }
+        assert_eq!(record.egress.gateway, Some(GatewayState::Down));
+        // What was on its way when the gateway died is outside by now: both its connections have ended there.
+        eventually("the far side sees the end", async || {
+            rig.connections(address.v4).iter().all(|seen| seen.ended).then_some(())
+        })
+        .await;
+        let mark = rig.mark();
+        // A silence has no other sign than that it lasts.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let arrived = rig.arrivals_since(mark, Some(address.v4.into()));
+        assert!(arrived.is_empty(), "with no gateway: {arrived:#?}");
+        let record = bed.provider.describe(&id).await.unwrap().expect("a record");
+        assert_eq!(record.egress.gateway, Some(GatewayState::Down), "nobody brought one back meanwhile");
         // The next command brings one back, which serves the same sandbox.
         sandbox.fetched(&format!("https://{name}/again")).await;
         let record = bed.provider.describe(&id).await.unwrap().expect("a record");
@@ -120,12 +126,13 @@ async fn kill_shim(bed: &Bed, id: &sandbar_core::SandboxId) {
     let record: serde_json::Value = serde_json::from_slice(&text).expect("a record in JSON");
     let pid = record["private"]["shim"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
     let pid = pid.and_then(rustix::process::Pid::from_raw).unwrap_or_else(|| panic!("no shim in {record:#}"));
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
+    // Its end is seen by a handle of this very process; a number may soon be another's.
+    let shim = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).expect("a handle");
+    rustix::process::pidfd_send_signal(&shim, rustix::process::Signal::KILL).expect("it is ours");
     eventually("the shim is gone", async || {
-        let stat =
-            std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next());
-        matches!(state, None | Some('Z' | 'X')).then_some(())
+        let mut polled = [rustix::event::PollFd::new(&shim, rustix::event::PollFlags::IN)];
+        let ready = rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()));
+        (ready.expect("a poll") == 1).then_some(())
     })
     .await;
 }
@@ -217,10 +224,13 @@ fn ten_thousand_rules_load_and_none_other_counts() {
 
 /// Takes connections, sockets and questions until there are none, and keeps them.
 const HOARDER: &str = r#"
-import resource, socket, sys, time
+import os, resource, socket, sys, time
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 name, kept, asked = sys.argv[1], [], 0
+def tell():
+    with open("/tmp/hoarded.new", "w") as f: f.write("%d %d" % (len(kept), asked))
+    os.rename("/tmp/hoarded.new", "/tmp/hoarded")
 end = time.time() + 60
 while time.time() < end and len(kept) < 4000:
     for kind in ("connect", "ask"):
@@ -235,9 +245,20 @@ while time.time() < end and len(kept) < 4000:
                 s.sendto(b"\5\5\1\0\0\1\0\0\0\0\0\0\1x\4test\0\0\1\0\1", ("198.18.0.1", 53)); s.close(); asked += 1
         except OSError as e:
             if e.errno == 24: end = 0
-open("/tmp/hoarded", "w").write("%d %d" % (len(kept), asked))
+    if (len(kept) + asked) % 16 == 0: tell()
+tell()
 time.sleep(600)
 "#;
+
+/// Sockets and questions that are a hoard: what a sandbox may begin at once (`Limits::connection_burst`), so that it meets with limits.
+const HOARD: usize = 500;
+
+/// How many sockets and questions a hoarder took so far.
+async fn hoarded(sandbox: &Inside) -> (usize, usize) {
+    let text = sandbox.sh("cat /tmp/hoarded 2>/dev/null").await.stdout_lossy().into_owned();
+    let mut numbers = text.split(' ').filter_map(|number| number.parse().ok());
+    (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())
+}
 
 #[test]
 fn exhaustion_of_one_leaves_the_others_working() {
@@ -261,6 +282,8 @@ fn exhaustion_of_one_leaves_the_others_working() {
             ]);
             let output = hoarder.run_as(user, &command, Vec::new()).await;
             assert!(output.status.is_success(), "{}", output.stderr_lossy());
+            eventually("it has taken a lot", async || (hoarded(&hoarder).await.0 >= HOARD).then_some(()))
+                .await;
         }
         // While it takes what there is, the other works.
         let mut log = String::new();
@@ -270,6 +293,8 @@ fn exhaustion_of_one_leaves_the_others_working() {
             let _ = write!(log, "{:?} ", begun.elapsed());
             assert!(begun.elapsed() < Duration::from_secs(5), "{log}");
         }
+        let (kept, asked) = hoarded(&hoarder).await;
+        assert!(kept >= HOARD && asked >= HOARD, "{kept} sockets, {asked} questions");
         hoarder.destroy().await;
         other.fetched(&format!("https://{modest}/after")).await;
         other.destroy().await;

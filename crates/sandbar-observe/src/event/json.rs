@@ -20,8 +20,8 @@ pub(crate) fn to_line(event: &Event) -> serde_json::Result<Vec<u8>> {
 }
 
 /// A value as JSON in one line that may be shown on any terminal: what acts on it, or reorders or hides text, is escaped.
-pub fn to_safe_json(value: &serde_json::Value) -> String {
-    disarmed(&value.to_string())
+pub fn to_safe_json(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(|json| disarmed(&json))
 }
 
 /// In JSON such characters stand in strings only, so an escape is the same text.

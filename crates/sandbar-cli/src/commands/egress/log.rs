@@ -11,7 +11,7 @@ use crate::commands::interrupt::or_interrupt;
 use crate::commands::resolve::require_or_absent;
 use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
-use crate::output::{Printer, decision_json, decision_text};
+use crate::output::{DecisionJson, Printer, decision_text};
 use crate::settings::Which;
 use crate::signals::Signals;
 use crate::stdio::{Output, Stream};
@@ -49,8 +49,11 @@ pub(super) async fn log(
 async fn tell(mut decisions: Decisions, output: &mut Output, printer: Printer) -> Result<()> {
     while let Some(decision) = decisions.next().await {
         let decision = decision?;
-        let line =
-            if printer.json() { to_safe_json(&decision_json(&decision)) } else { decision_text(&decision) };
+        let line = if printer.json() {
+            to_safe_json(&DecisionJson::from(&decision)).expect("own types always serialise")
+        } else {
+            decision_text(&decision)
+        };
         output.write(Bytes::from(line + "\n")).await.map_err(Failure::output)?;
     }
     Ok(())

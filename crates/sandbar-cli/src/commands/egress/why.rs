@@ -1,5 +1,7 @@
-use sandbar::{Destination, Explanation, Protocol, SandboxExt, SandboxId, SandboxProvider, Verdict};
-use serde_json::{Value, json};
+use sandbar::{
+    DecisionReason, Destination, Explanation, Protocol, SandboxExt, SandboxId, SandboxProvider, Verdict,
+};
+use serde::Serialize;
 
 use crate::commands::resolve::require;
 use crate::exit::ExitStatus;
@@ -53,25 +55,45 @@ fn text(peer: &EgressPeer, protocol: Protocol, explanation: &Explanation) -> Str
     )
 }
 
-fn form(id: &SandboxId, peer: &EgressPeer, protocol: Protocol, explanation: &Explanation) -> Value {
+/// The form of decision 0004.
+#[derive(Debug, Serialize)]
+struct WhyJson<'a> {
+    version: u32,
+    id: &'a SandboxId,
+    host: String,
+    port: u16,
+    protocol: Protocol,
+    verdict: Verdict,
+    reason: DecisionReason,
+    sentence: &'a str,
+    rule: Option<&'a str>,
+    may_retry: bool,
+}
+
+fn form<'a>(
+    id: &'a SandboxId,
+    peer: &EgressPeer,
+    protocol: Protocol,
+    explanation: &'a Explanation,
+) -> WhyJson<'a> {
     let Explanation { verdict, reason, rule, sentence } = explanation;
-    json!({
-        "version": FORM,
-        "id": id,
-        "host": peer.host.to_string(),
-        "port": peer.port,
-        "protocol": protocol,
-        "verdict": verdict,
-        "reason": reason,
-        "sentence": sentence,
-        "rule": rule,
-        "may_retry": reason.may_retry(),
-    })
+    WhyJson {
+        version: FORM,
+        id,
+        host: peer.host.to_string(),
+        port: peer.port,
+        protocol,
+        verdict: *verdict,
+        reason: *reason,
+        sentence,
+        rule: rule.as_deref(),
+        may_retry: reason.may_retry(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use sandbar::DecisionReason;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -106,8 +128,11 @@ mod tests {
     fn json_has_every_key() {
         let peer = "example.com:80".parse().unwrap();
         let id = SandboxId::new("i1").unwrap();
+        let explanation = Explanation { sentence: "no".into(), ..denied() };
+        let text = serde_json::to_string(&form(&id, &peer, Protocol::Tcp, &explanation)).unwrap();
+        assert!(text.starts_with(r#"{"version":1,"id":"i1","host":"#), "{text}");
         assert_eq!(
-            form(&id, &peer, Protocol::Tcp, &Explanation { sentence: "no".into(), ..denied() }),
+            serde_json::from_str::<Value>(&text).unwrap(),
             json!({
                 "version": 1, "id": "i1", "host": "example.com", "port": 80, "protocol": "tcp", "verdict": "denied",
                 "reason": "port_not_allowed", "sentence": "no", "rule": "example.com:443", "may_retry": false,
