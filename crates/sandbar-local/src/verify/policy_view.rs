@@ -37,7 +37,7 @@ impl<'a> PolicyView<'a> {
     }
 
     /// Whether a rule allows the address at the port: then it is no target.
-    pub(crate) fn allows_address(&self, address: IpAddr, port: u16, protocol: Protocol) -> bool {
+    pub(crate) fn allows_address(self, address: IpAddr, port: u16, protocol: Protocol) -> bool {
         let block = PRIVATE_BLOCKS.iter().filter_map(|block| Cidr::parse(block).ok());
         let block = block.into_iter().find(|block| block.contains(address));
         self.allowed().any(|rule| match &rule.to {
@@ -52,13 +52,13 @@ impl<'a> PolicyView<'a> {
     }
 
     /// Whether a rule allows the name at some port.
-    pub(crate) fn allows_name(&self, name: &str) -> bool {
+    pub(crate) fn allows_name(self, name: &str) -> bool {
         let Ok(name) = Hostname::parse(name) else { return false };
         self.patterns().any(|pattern| pattern.matches(&name))
     }
 
     /// Whether a rule allows the name at the port by UDP.
-    pub(crate) fn allows_datagrams(&self, name: &str, port: u16) -> bool {
+    pub(crate) fn allows_datagrams(self, name: &str, port: u16) -> bool {
         let Ok(name) = Hostname::parse(name) else { return false };
         self.allowed().any(|rule| {
             let is_meant = matches!(&rule.to, Target::Name(pattern) if pattern.matches(&name));
@@ -67,7 +67,7 @@ impl<'a> PolicyView<'a> {
     }
 
     /// Whether no rule allows the name, anything below it, or all that is beside it.
-    pub(crate) fn is_silent_about(&self, name: &str) -> bool {
+    pub(crate) fn is_silent_about(self, name: &str) -> bool {
         let Ok(name) = Hostname::parse(name) else { return false };
         !self.patterns().any(|pattern| match pattern {
             NamePattern::Exact(exact) => *exact == name || exact.is_below(&name),
@@ -76,13 +76,13 @@ impl<'a> PolicyView<'a> {
     }
 
     /// The first name that a rule allows as it stands, by TCP at `port`, and where the gateway does not speak for the host.
-    pub(crate) fn name_at(&self, port: u16) -> Option<String> {
+    pub(crate) fn name_at(self, port: u16) -> Option<String> {
         let mut plain = self.spelled().filter(|(_, rule)| rule.inject.is_empty());
         plain.find(|(_, rule)| rule.ports.contains(port)).map(|(name, _)| name.to_string())
     }
 
     /// The name to try, best where the first words of a connection are known: 443, then 80, then the first port of the first rule.
-    pub(crate) fn allowed_name(&self) -> AllowedName {
+    pub(crate) fn allowed_name(self) -> AllowedName {
         for port in [443, 80] {
             if let Some(name) = self.name_at(port) {
                 return AllowedName::At(name, port);
@@ -100,23 +100,23 @@ impl<'a> PolicyView<'a> {
     }
 
     /// Whether what no rule speaks of is allowed.
-    pub(crate) fn is_open(&self, policy: &EgressPolicy) -> bool {
+    pub(crate) fn is_open(self, policy: &EgressPolicy) -> bool {
         matches!(policy, EgressPolicy::AllowAll)
             || self.rules.is_some_and(|rules| rules.otherwise == Otherwise::Allow)
     }
 
-    fn allowed(&self) -> impl Iterator<Item = &'a EgressRule> {
+    fn allowed(self) -> impl Iterator<Item = &'a EgressRule> {
         self.rules.into_iter().flat_map(|rules| &rules.allow)
     }
 
-    fn patterns(&self) -> impl Iterator<Item = &'a NamePattern> {
+    fn patterns(self) -> impl Iterator<Item = &'a NamePattern> {
         self.allowed().filter_map(|rule| match &rule.to {
             Target::Name(pattern) => Some(pattern),
             Target::Cidr(_) => None,
         })
     }
 
-    fn spelled(&self) -> impl Iterator<Item = (&'a Hostname, &'a EgressRule)> {
+    fn spelled(self) -> impl Iterator<Item = (&'a Hostname, &'a EgressRule)> {
         self.allowed().filter_map(|rule| match &rule.to {
             Target::Name(NamePattern::Exact(name)) if rule.protocol == Protocol::Tcp => Some((name, rule)),
             _ => None,

@@ -10,7 +10,7 @@ use super::policy_view::{AllowedName, PolicyView};
 pub(crate) const KNOWN_NAMES: &[&str] =
     &["example.com", "example.org", "example.net", "iana.org", "dns.google", "one.one.one.one"];
 /// Public resolvers at well-known addresses, which answer on 443 and 53, each of another owner: Cloudflare (1.1.1.1, developers.cloudflare.com/1.1.1.1), Quad9
-/// (quad9.net), Google (developers.google.com/speed/public-dns), OpenDNS (opendns.com), AdGuard (adguard-dns.io), CleanBrowsing (cleanbrowsing.org), Control D
+/// (quad9.net), Google (developers.google.com/speed/public-dns), `OpenDNS` (opendns.com), Adguard (adguard-dns.io), Cleanbrowsing (cleanbrowsing.org), Control D
 /// (controld.com).
 const KNOWN_ADDRESSES: &[Ipv4Addr] = &[
     Ipv4Addr::new(1, 1, 1, 1),
