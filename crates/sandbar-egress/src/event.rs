@@ -21,12 +21,17 @@ pub trait DecisionSink: Send + Sync {
 
 /// How long decisions of the same kind are counted before they are told again.
 const WINDOW: Duration = Duration::from_secs(5);
-/// Kinds that are counted apart at once; more of them share one, without names.
-const KINDS: usize = 256;
-/// Decisions told per second in the long run: at some 300 bytes each, 30 KB a second are the most that a flood writes.
+/// Kinds of denials, failures and answers that are counted apart at once; more of them share one, without names.
+const REFUSALS: usize = 256;
+/// Kinds of what passed that are counted apart at once: more than the connections that may be open, and those that may begin within a window, lead to.
+const PASSAGES: usize = 8192;
+/// Refusals told per second in the long run, and as many ends of flows: at some 300 bytes each, 60 KB a second are the most that a flood of both
+/// writes. The first of what passed is told in any case; how many connections may begin bounds that.
 const TOLD_PER_SECOND: u32 = 100;
-/// Decisions told at once, after a quiet time.
+/// Of each, those told at once, after a quiet time.
 const TOLD_BURST: u32 = 1000;
+/// What decisions say that stand for many that have little in common.
+const VARIOUS: &str = "various";
 
 /// Counts decisions and tells them: the first of a kind at once, those that follow fast as one.
 pub(crate) struct Recorder {
@@ -50,8 +55,19 @@ pub(crate) struct Counters {
 
 #[derive(Debug)]
 struct Held {
+    /// What a program reached: a flood of anything else takes no room from it.
+    passed: Shelf,
+    refused: Shelf,
+    ends: Budget,
+}
+
+/// Decisions that are counted.
+#[derive(Debug)]
+struct Shelf {
     kinds: HashMap<Kind, Repeats>,
-    told: Budget,
+    most: usize,
+    /// Firsts that are told; without, all are for which there is room.
+    firsts: Option<Budget>,
 }
 
 /// What makes decisions the same.
@@ -60,7 +76,17 @@ struct Kind {
     what: DecisionKind,
     verdict: Verdict,
     reason: DecisionReason,
-    about: Option<(Option<String>, Option<IpAddr>, Option<u16>)>,
+    about: Option<About>,
+}
+
+/// All that is told of a decision: those that are counted as one differ in nothing that it says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct About {
+    name: Option<String>,
+    address: Option<IpAddr>,
+    port: Option<u16>,
+    rule: Option<String>,
+    detail: Option<String>,
 }
 
 #[derive(Debug)]
@@ -72,8 +98,10 @@ struct Repeats {
 
 impl Recorder {
     pub(crate) fn new(sink: Arc<dyn DecisionSink>) -> Self {
-        let told = Budget::new(TOLD_BURST, TOLD_PER_SECOND, Duration::from_secs(1), Instant::now());
-        let held = Mutex::new(Held { kinds: HashMap::new(), told });
+        let budget = || Budget::new(TOLD_BURST, TOLD_PER_SECOND, Duration::from_secs(1), Instant::now());
+        let passed = Shelf { kinds: HashMap::new(), most: PASSAGES, firsts: None };
+        let refused = Shelf { kinds: HashMap::new(), most: REFUSALS, firsts: Some(budget()) };
+        let held = Mutex::new(Held { passed, refused, ends: budget() });
         Self { sink, counters: Counters::default(), held }
     }
 
@@ -95,13 +123,16 @@ impl Recorder {
     pub(crate) fn flush(&self, now: Instant) {
         let mut held = self.held();
         let mut due = Vec::new();
-        held.kinds.retain(|_, repeats| {
-            let is_over = repeats.until <= now;
-            if is_over && repeats.more > 0 {
-                due.push((repeats.last.clone(), repeats.more));
-            }
-            !is_over
-        });
+        let Held { passed, refused, .. } = &mut *held;
+        for shelf in [passed, refused] {
+            shelf.kinds.retain(|_, repeats| {
+                let is_over = repeats.until <= now;
+                if is_over && repeats.more > 0 {
+                    due.push((repeats.last.clone(), repeats.more));
+                }
+                !is_over
+            });
+        }
         drop(held);
         for (decision, more) in due {
             self.sink.tell(Decision { repeated: more - 1, ..decision });
@@ -136,48 +167,86 @@ impl Recorder {
 impl Held {
     /// The decision again, if it is to be told at once.
     fn first(&mut self, decision: Decision, now: Instant) -> Option<Decision> {
-        let full = Kind {
-            what: decision.kind,
-            verdict: decision.verdict,
-            reason: decision.reason,
-            about: Some((decision.name.clone(), decision.address, decision.port)),
-        };
-        // The end of a flow carries its bytes: each is told, as long as there are not too many.
         let is_end = decision.verdict == Verdict::Closed;
-        if !is_end && let Some(repeats) = self.kinds.get_mut(&full) {
+        // The end of a flow carries its bytes: each is told, as long as there are not too many.
+        if is_end && self.ends.take(now) {
+            return Some(decision);
+        }
+        // Answers of the resolver are no connections, and cost next to nothing to ask for.
+        let is_passage = decision.kind != DecisionKind::Dns
+            && matches!(decision.verdict, Verdict::Allowed | Verdict::Closed);
+        let shelf = if is_passage { &mut self.passed } else { &mut self.refused };
+        if is_end { shelf.count(decision, now) } else { shelf.first(decision, now) }
+    }
+}
+
+impl Shelf {
+    /// The decision again, if it is to be told at once.
+    fn first(&mut self, decision: Decision, now: Instant) -> Option<Decision> {
+        let kind = Kind::of(&decision);
+        if let Some(repeats) = self.kinds.get_mut(&kind) {
             if now < repeats.until {
-                repeats.more += 1;
-                repeats.last = decision;
+                repeats.add(&decision);
                 return None;
             }
             let more = repeats.more;
             *repeats = Repeats { last: decision.clone(), more: 0, until: now + WINDOW };
             return Some(Decision { repeated: more, ..decision });
         }
-        if self.told.take(now) && (is_end || self.kinds.len() < KINDS) {
-            if !is_end {
-                self.kinds.insert(full, Repeats { last: decision.clone(), more: 0, until: now + WINDOW });
-            }
+        let has_room = self.kinds.len() < self.most;
+        if has_room && self.firsts.as_mut().is_none_or(|budget| budget.take(now)) {
+            self.kinds.insert(kind, Repeats { last: decision.clone(), more: 0, until: now + WINDOW });
             return Some(decision);
         }
-        let shared = Kind { about: None, ..full };
-        let repeats = self.kinds.entry(shared).or_insert_with(|| Repeats {
-            last: decision.clone(),
-            more: 0,
-            until: now + WINDOW,
-        });
-        repeats.more += 1;
+        self.share(kind, decision, now)
+    }
+
+    /// Counts a decision with its like, to be told later.
+    fn count(&mut self, decision: Decision, now: Instant) -> Option<Decision> {
+        let kind = Kind::of(&decision);
+        if let Some(repeats) = self.kinds.get_mut(&kind) {
+            repeats.add(&decision);
+            return None;
+        }
+        if self.kinds.len() < self.most {
+            self.kinds.insert(kind, Repeats { last: decision, more: 1, until: now + WINDOW });
+            return None;
+        }
+        self.share(kind, decision, now)
+    }
+
+    /// Counts a decision for which there is no room of its own. What it was about is not told: the others were about something else.
+    fn share(&mut self, kind: Kind, decision: Decision, now: Instant) -> Option<Decision> {
+        let shared = Kind { about: None, ..kind };
+        if let Some(repeats) = self.kinds.get_mut(&shared) {
+            repeats.add(&decision);
+            return None;
+        }
+        let detail = Some(VARIOUS.to_owned());
+        let last = Decision { name: None, address: None, port: None, rule: None, detail, ..decision };
+        self.kinds.insert(shared, Repeats { last, more: 1, until: now + WINDOW });
+        None
+    }
+}
+
+impl Kind {
+    fn of(decision: &Decision) -> Self {
+        let Decision { name, address, port, rule, detail, .. } = decision.clone();
+        let about = Some(About { name, address, port, rule, detail });
+        Self { what: decision.kind, verdict: decision.verdict, reason: decision.reason, about }
+    }
+}
+
+impl Repeats {
+    fn add(&mut self, decision: &Decision) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
             (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
         };
-        let (out, into) = if repeats.more == 1 {
-            (decision.bytes_out, decision.bytes_in)
-        } else {
-            (sum(repeats.last.bytes_out, decision.bytes_out), sum(repeats.last.bytes_in, decision.bytes_in))
-        };
-        repeats.last = Decision { bytes_out: out, bytes_in: into, ..decision };
-        None
+        self.more += 1;
+        self.last.at = decision.at;
+        self.last.bytes_out = sum(self.last.bytes_out, decision.bytes_out);
+        self.last.bytes_in = sum(self.last.bytes_in, decision.bytes_in);
     }
 }
 
