@@ -77,7 +77,10 @@ impl Way {
         permitted.truncate(TRIES);
         match (permitted.is_empty(), found.first()) {
             (false, _) => Ok(permitted),
-            (true, Some(first)) => Err(DialError::Forbidden(*first)),
+            (true, Some(first)) => Err(match self.state.judge().denying(&ruling, *first, self.port) {
+                Some(rule) => DialError::DeniedBy(*first, rule),
+                None => DialError::Forbidden(*first),
+            }),
             (true, None) => Err(DialError::Unresolved("the name has no address".to_owned())),
         }
     }

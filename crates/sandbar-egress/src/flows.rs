@@ -70,7 +70,7 @@ pub(crate) enum Reading {
 }
 
 /// Why a flow is cut; the reasons that there are, in the place of a number.
-const CUTS: &[DecisionReason] = &[DecisionReason::PolicyChanged, DecisionReason::Limit];
+const CUTS: &[DecisionReason] = &[DecisionReason::PolicyChanged, DecisionReason::UsedUp];
 
 impl Flows {
     pub(crate) fn new() -> Arc<Self> {

@@ -1,4 +1,5 @@
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use crate::control::GATEWAY_ADDRESS;
 use crate::dns::{Responder, serve_tcp, serve_udp};
 use crate::event::{DecisionSink, Recorder, decision};
 use crate::heartbeat;
@@ -193,6 +195,8 @@ impl Gateway {
     ///
     /// One that [`Gateway::check_policy`] refuses leaves the one before in force. After any other error this one is, but for rules that can't be
     /// had, which the error names: nothing inside can keep a wider one. [`Gateway::policy`] is what is in force then.
+    ///
+    /// It is no decision yet: see [`Gateway::tell_policy`].
     pub async fn set_policy(&self, policy: &EgressPolicy) -> Result<()> {
         let mut udp = self.serving.udp.lock().await;
         let judge = self.compile(&udp, policy)?;
@@ -209,10 +213,6 @@ impl Gateway {
             let _ = self.thaw().await;
             open = self.state.flows.await_end(open).await;
         }
-        self.state.recorder.tell(sandbar_core::Decision {
-            detail: Some(policy.kind().to_owned()),
-            ..decision(DecisionKind::Policy, Verdict::Allowed, DecisionReason::PolicyChanged)
-        });
         match (open.len(), lacks) {
             (0, None) => Ok(()),
             (0, Some(error)) => Err(error),
@@ -227,15 +227,29 @@ impl Gateway {
         Ok(judge)
     }
 
+    /// Tells that the policy in force is another one now. For whoever puts policies in force, once it is certain that this one stays.
+    pub fn tell_policy(&self) {
+        self.state.recorder.tell(sandbar_core::Decision {
+            detail: Some(self.state.judge().policy().kind().to_owned()),
+            ..decision(DecisionKind::Policy, Verdict::Allowed, DecisionReason::PolicySet)
+        });
+    }
+
     /// What was counted since it started.
     pub fn counters(&self) -> EgressCounters {
         let open = u64::try_from(self.state.flows.count()).unwrap_or(u64::MAX);
         self.state.recorder.counters().read(open)
     }
 
-    /// What would be decided about a connection, and why. Nothing is connected or resolved.
+    /// What would be decided about a connection, and why. Nothing is connected or resolved. An address that stands for a name in this sandbox means that.
     pub fn explain(&self, destination: &Destination, port: u16, protocol: Protocol) -> Explanation {
-        let explained = self.state.judge().explain(destination, port, protocol);
+        let judge = self.state.judge();
+        if let Destination::Address(IpAddr::V4(address)) = destination
+            && Pool::is_synthetic(*address)
+        {
+            return self.explain_synthetic(&judge, *address, port, protocol);
+        }
+        let explained = judge.explain(destination, port, protocol);
         let (reason, why) = match destination {
             Destination::Address(address) if explained.verdict == Verdict::Allowed => {
                 if address.is_ipv6() {
@@ -250,6 +264,27 @@ impl Gateway {
         };
         let sentence =
             format!("`{destination}` at port {port} by {protocol} is denied: {why}. A retry will not help.");
+        Explanation { verdict: Verdict::Denied, reason, rule: None, sentence }
+    }
+
+    fn explain_synthetic(
+        &self,
+        judge: &Judge,
+        address: Ipv4Addr,
+        port: u16,
+        protocol: Protocol,
+    ) -> Explanation {
+        if let Some(name) = self.state.names.destination(address) {
+            let explained = judge.explain(&name, port, protocol);
+            let sentence = format!("`{address}` stands for `{name}` in this sandbox. {}", explained.sentence);
+            return Explanation { sentence, ..explained };
+        }
+        let is_gateway = address == GATEWAY_ADDRESS;
+        let reason = if is_gateway { DecisionReason::GatewayItself } else { DecisionReason::NotAllowed };
+        let sentence = format!(
+            "`{address}` at port {port} by {protocol} is denied: it stands for no name in this sandbox, and {}. A retry will not help.",
+            reason.sentence()
+        );
         Explanation { verdict: Verdict::Denied, reason, rule: None, sentence }
     }
 

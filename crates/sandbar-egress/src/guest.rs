@@ -62,7 +62,7 @@ impl AsyncRead for Guest {
                 self.recorder.counters().bytes_out.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
             self.track.count_out(bytes);
             if self.most_out.is_some_and(|most| out > most) {
-                self.track.cut(DecisionReason::Limit);
+                self.track.cut(DecisionReason::UsedUp);
                 return Poll::Ready(Err(io::Error::other("as many bytes left the sandbox as may")));
             }
         }

@@ -118,7 +118,7 @@ fn decisions_are_followed_until_somebody_asks_for_the_end_or_nobody_reads() {
             first.join().expect("no panic")
         });
         let decision: Value = serde_json::from_str(&line).expect("JSON");
-        assert_eq!((&decision["kind"], &decision["reason"]), (&json!("policy"), &json!("policy_changed")));
+        assert_eq!((&decision["kind"], &decision["reason"]), (&json!("policy"), &json!("policy_set")));
         if expected == 130 {
             signal(&follower, "INT");
         } else {

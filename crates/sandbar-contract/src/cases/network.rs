@@ -230,7 +230,7 @@ async fn change_is_in_the_decisions(bed: &Bed<'_>) -> Checked {
     };
     ensure_eq!(
         (decision.kind, decision.reason),
-        (DecisionKind::Policy, DecisionReason::PolicyChanged),
+        (DecisionKind::Policy, DecisionReason::PolicySet),
         "decision"
     );
     Ok(())

@@ -68,7 +68,7 @@ impl MutantSandbox {
                 at: jiff::Timestamp::now(),
                 kind: DecisionKind::Policy,
                 verdict: Verdict::Allowed,
-                reason: DecisionReason::PolicyChanged,
+                reason: DecisionReason::PolicySet,
                 name: None,
                 address: None,
                 port: None,

@@ -23,7 +23,7 @@ pub struct Decision {
     /// The port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The rule that decided, as it is written.
+    /// The rule that decided, as it is written; where a port is not allowed, the first that allows the host at others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// More: what was sent instead of what was expected.
@@ -104,12 +104,16 @@ pub enum DecisionReason {
     NotHttp,
     /// A request for another protocol than `websocket`.
     UpgradeNotAllowed,
+    /// A request for a tunnel through the host: `CONNECT`.
+    TunnelNotAllowed,
     /// What came can be read in more than one way, or in none.
     Malformed,
     /// The start of a connection did not come in time.
     TooSlow,
     /// A limit of the sandbox was reached; `detail` names it.
     Limit,
+    /// What the sandbox may use over its life, or its gateway's, is used up; `detail` names it.
+    UsedUp,
     /// No synthetic address is left for another name.
     PoolExhausted,
     /// The name does not exist outside, or could not be looked up.
@@ -118,6 +122,8 @@ pub enum DecisionReason {
     Unreachable,
     /// TLS could not be agreed on, with the host outside or, where TLS is read, with the sandbox; `detail` says with which.
     TlsFailed,
+    /// Another policy is in force.
+    PolicySet,
     /// The policy changed, and the flow is not allowed any more.
     PolicyChanged,
     /// The flow ended as flows do.
@@ -150,15 +156,18 @@ impl DecisionReason {
             Self::NotTls => "the sandbox's egress policy expects TLS here and something else came",
             Self::NotHttp => "the sandbox's egress policy expects HTTP here and something else came",
             Self::UpgradeNotAllowed => "the sandbox's egress policy allows no upgrade but to websocket",
+            Self::TunnelNotAllowed => "the sandbox's egress policy allows no tunnel through a host",
             Self::Malformed => {
                 "what was sent can't be read in exactly one way, so the sandbox's egress policy can't judge it"
             }
             Self::TooSlow => "the start of the connection did not come in time",
             Self::Limit => "a limit of the sandbox's egress was reached",
+            Self::UsedUp => "the sandbox has used up what its egress may use over its life",
             Self::PoolExhausted => "the sandbox has used up its addresses for names",
             Self::Unresolved => "the host's name could not be resolved",
             Self::Unreachable => "the host did not take the connection",
             Self::TlsFailed => "TLS could not be agreed on",
+            Self::PolicySet => "the sandbox's egress policy is another one now",
             Self::PolicyChanged => "the sandbox's egress policy changed and does not allow it any more",
             Self::Finished => "it ended",
             Self::GatewayItself => "the gateway itself is no destination",
@@ -179,7 +188,7 @@ pub struct Explanation {
     pub verdict: Verdict,
     /// Why.
     pub reason: DecisionReason,
-    /// The rule that decides, as it is written.
+    /// The rule that decides, as it is written; where the port is not allowed, the first that allows the host at others.
     pub rule: Option<String>,
     /// The answer in a sentence or two, which say whether a retry can help.
     pub sentence: String,

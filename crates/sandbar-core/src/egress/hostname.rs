@@ -69,7 +69,10 @@ fn read(text: &str) -> std::result::Result<String, String> {
         return Err(too_long());
     }
     if let Some(bad) = text.chars().find(|c| c.is_control() || c.is_whitespace()) {
-        return Err(format!("it holds `{}`", bad.escape_unicode()));
+        return Err(match bad {
+            ' ' => "it holds a space".to_owned(),
+            bad => format!("it holds `{}`", bad.escape_unicode()),
+        });
     }
     let mapped = if text.is_ascii() { text.to_ascii_lowercase() } else { text.to_owned() };
     let mapped = if needs_mapping(&mapped) { map(&mapped)? } else { mapped };

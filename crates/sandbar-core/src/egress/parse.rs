@@ -23,7 +23,7 @@ impl FromStr for EgressRule {
         let (to, ports) = split(text, rest)?;
         if ports.is_none() && protocol == Protocol::Udp {
             let message =
-                format!("`{}` names no port: a rule for UDP needs one, as in `{rest}:443/udp`", shown(text));
+                format!("`{}` names no port: a rule for UDP needs one, as in `{rest}:123/udp`", shown(text));
             return Err(Error::invalid("parse egress rule", message));
         }
         Ok(Self { to, ports: ports.unwrap_or_default(), protocol, inject: Vec::new() })

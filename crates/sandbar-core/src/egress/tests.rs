@@ -234,3 +234,11 @@ proptest! {
         prop_assert_eq!(PortSet::parse(&set.to_string()).unwrap(), set);
     }
 }
+
+#[test]
+fn what_is_wrong_is_told_in_words_that_can_be_seen() {
+    let error = Hostname::parse("a b.test").unwrap_err().to_string();
+    assert!(error.contains("it holds a space"), "{error}");
+    let error = "a.test/udp".parse::<EgressRule>().unwrap_err().to_string();
+    assert!(error.contains("`a.test:123/udp`"), "{error}");
+}

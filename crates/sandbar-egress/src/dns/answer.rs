@@ -52,7 +52,7 @@ pub(super) fn without(
     question: &Message,
     name: &Name,
     code: ResponseCode,
-    why: Option<(ExtendedError, &str)>,
+    why: Option<(ExtendedError, String)>,
 ) -> Message {
     let mut answer = empty(question, code);
     if code == ResponseCode::NoError || code == ResponseCode::NXDomain {

@@ -110,7 +110,7 @@ impl Responder {
                     detail: Some(kind.to_string()),
                     ..about(told)
                 });
-                let why = (ExtendedError::NotSupported, DecisionReason::RecordNotServed.sentence());
+                let why = (ExtendedError::NotSupported, said(DecisionReason::RecordNotServed));
                 answer::without(question, asked, ResponseCode::NoError, Some(why))
             }
         }
@@ -129,14 +129,14 @@ impl Responder {
                 (ResponseCode::Refused, DecisionReason::Limit, "new names per minute".to_owned())
             }
             NoAddress::LabelBytes => {
-                (ResponseCode::Refused, DecisionReason::Limit, "bytes of names below wildcards".to_owned())
+                (ResponseCode::Refused, DecisionReason::UsedUp, "bytes of names below wildcards".to_owned())
             }
             NoAddress::Journal(error) => {
                 (ResponseCode::ServFail, DecisionReason::Limit, format!("write the name down: {error}"))
             }
         };
         self.tell(Verdict::Denied, reason, |told| Decision { detail: Some(detail), ..about(told) });
-        answer::without(question, asked, code, Some((ExtendedError::Other, reason.sentence())))
+        answer::without(question, asked, code, Some((ExtendedError::Other, said(reason))))
     }
 
     fn tell(&self, verdict: Verdict, reason: DecisionReason, about: impl FnOnce(Decision) -> Decision) {
@@ -144,12 +144,17 @@ impl Responder {
     }
 }
 
-fn filtered(reason: DecisionReason) -> (ExtendedError, &'static str) {
-    let text = match reason {
-        DecisionReason::NotAllowed => "denied by the sandbox's egress policy; a retry will not help",
+fn filtered(reason: DecisionReason) -> (ExtendedError, String) {
+    (ExtendedError::Filtered, said(reason))
+}
+
+fn said(reason: DecisionReason) -> String {
+    let why = match reason {
+        DecisionReason::NotAllowed => "denied by the sandbox's egress policy",
         reason => reason.sentence(),
     };
-    (ExtendedError::Filtered, text)
+    let retry = if reason.may_retry() { "" } else { "; a retry will not help" };
+    format!("{why}{retry}")
 }
 
 /// The name, if each label is one of a host name before they are put together: a dot within a label must not become one between labels.

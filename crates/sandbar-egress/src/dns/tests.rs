@@ -193,10 +193,16 @@ async fn there_are_budgets_for_questions_names_and_what_labels_say() {
     let policy = rules(&["*.w.test", "a.test", "b.test"]);
     let bench = Bench::limited(policy.clone(), limits.clone()).await;
     assert!(bench.lookup("1234567.w.test.").is_some());
-    assert!(bench.lookup("1234.w.test.").is_none(), "11 bytes are more than 10");
+    let refused = ask_for(&bench, "1234.w.test.", RecordType::A);
+    assert!(refused.answers.is_empty(), "11 bytes are more than 10");
+    assert!(explained(&refused).unwrap().1.ends_with("a retry will not help"), "{refused:?}");
+    let told = bench.decision(DecisionReason::UsedUp).await;
+    assert_eq!(told.detail.as_deref(), Some("bytes of names below wildcards"));
     assert!(bench.lookup("a.test.").is_some());
     assert!(bench.lookup("123.w.test.").is_some());
-    assert!(bench.lookup("b.test.").is_none(), "there are three names");
+    let refused = ask_for(&bench, "b.test.", RecordType::A);
+    assert!(refused.answers.is_empty(), "there are three names");
+    assert!(explained(&refused).unwrap().1.ends_with("a retry will not help"), "{refused:?}");
     assert!(bench.lookup("1234567.w.test.").is_some());
     assert_eq!(bench.decision(DecisionReason::PoolExhausted).await.name.as_deref(), Some("b.test"));
 

@@ -126,11 +126,19 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     text
 }
 
+/// An error for events and answers: short, and with nothing that a terminal would act on. What it repeats of others is escaped already.
+pub(super) fn clean(text: &str) -> String {
+    /// Characters of an error that are told.
+    const TOLD: usize = 200;
+    text.chars().take(TOLD).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+}
+
 impl RequestFlaw {
     pub(super) fn reason(&self) -> DecisionReason {
         match self {
             Self::Other(_) | Self::NoHost => DecisionReason::NameMismatch,
-            Self::Tunnel | Self::Protocol(_) => DecisionReason::UpgradeNotAllowed,
+            Self::Tunnel => DecisionReason::TunnelNotAllowed,
+            Self::Protocol(_) => DecisionReason::UpgradeNotAllowed,
             Self::Malformed(_) => DecisionReason::Malformed,
         }
     }
@@ -145,5 +153,17 @@ impl fmt::Display for RequestFlaw {
             Self::Protocol(written) => write!(f, "the request is for protocol `{written}`"),
             Self::Malformed(what) => write!(f, "the request is malformed: {what}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_as_it_is_and_without_what_a_terminal_acts_on() {
+        assert_eq!(clean("the name's address `10.0.0.1`"), "the name's address `10.0.0.1`");
+        assert_eq!(clean("a\u{1b}[2J\n\u{202e}b"), "a?[2J??b");
+        assert_eq!(clean(&"x".repeat(1000)).len(), 200);
     }
 }

@@ -10,10 +10,10 @@ use tokio::sync::Mutex;
 use super::answer::{Answer, Body};
 use super::context::{ConnectError, HttpContext, HttpEvent, Transport};
 use super::forward;
-use super::request::{Expected, Wanted, check, shown};
+use super::request::{Expected, Wanted, check, clean};
 use super::upstream::{SendError, Upstream};
 use super::websocket;
-use crate::{DialError, Ruling};
+use crate::Ruling;
 
 /// The requests of one connection of the sandbox, one after the other.
 pub(super) struct Session {
@@ -91,20 +91,16 @@ impl Session {
     fn not_sent(&self, error: SendError, ruling: &Ruling) -> Answer {
         match error {
             SendError::Connect(ConnectError::Dial(error)) => {
-                let verdict = match error {
-                    DialError::Forbidden(_) => Verdict::Denied,
-                    _ => Verdict::Failed,
-                };
-                let answer = Answer::new(verdict, error.reason(), &self.host(), None);
-                let detail = shown(chain(&error).as_bytes());
-                self.report(verdict, error.reason(), Some(ruling), error.address(), Some(detail));
-                answer
+                let told = error.ruling(ruling);
+                let detail = clean(&chain(&error));
+                self.report(told.verdict, told.reason, Some(&told), error.address(), Some(detail));
+                Answer::new(told.verdict, told.reason, &self.host(), None)
             }
             SendError::Connect(ConnectError::Tls(why)) => {
-                self.failed(DecisionReason::TlsFailed, ruling, shown(why.as_bytes()))
+                self.failed(DecisionReason::TlsFailed, ruling, clean(&why))
             }
             SendError::Answer(error) => {
-                let detail = format!("its answer can't be read: {}", shown(chain(&error).as_bytes()));
+                let detail = format!("its answer can't be read: {}", clean(&chain(&error)));
                 self.failed(DecisionReason::Unreachable, ruling, detail)
             }
         }

@@ -98,6 +98,11 @@ impl Judge {
         let verdict = if ruling.is_allowed() { "allowed" } else { "denied" };
         let why = ruling.reason.sentence();
         let mut sentence = format!("`{destination}` at port {port} by {protocol} is {verdict}: {why}.");
+        let elsewhere = ruling.rule.as_deref().filter(|_| ruling.reason == DecisionReason::PortNotAllowed);
+        if let Some(rule) = elsewhere.and_then(|text| text.parse::<EgressRule>().ok()) {
+            sentence
+                .push_str(&format!(" The rule `{rule}` allows port {} by {}.", rule.ports, rule.protocol));
+        }
         match (ruling.is_allowed(), destination) {
             (false, _) => sentence.push_str(" A retry will not help."),
             (true, Destination::Name(_)) if ruling.reason != DecisionReason::Control => {
@@ -138,7 +143,7 @@ impl Judge {
             }
         }
         let denied = self.deny.names.about(name).find_map(|(_, ports)| ports.every());
-        whole(self.by_default(denied, || DecisionReason::NotAllowed))
+        whole(self.by_default(denied, || Ruling::denied(DecisionReason::NotAllowed, None)))
     }
 
     /// Whether a connection that `ruling` allowed by name may go to `address`, which is what the name led to.
@@ -155,6 +160,17 @@ impl Judge {
             (AddressClass::Public, DecisionReason::Default) => self.denied_range(address, port).is_none(),
             _ => false,
         }
+    }
+
+    /// The rule that denies `address`, to which a name led that `ruling` allows, if one does.
+    pub(crate) fn denying(&self, ruling: &Ruling, address: IpAddr, port: u16) -> Option<Arc<str>> {
+        let may_be_denied = match classify(address) {
+            AddressClass::Public => ruling.reason == DecisionReason::Default,
+            AddressClass::Private(_) => true,
+            AddressClass::Forbidden => false,
+        };
+        let rule = self.rules.deny.get(self.denied_range(address, port).filter(|_| may_be_denied)?)?;
+        Some(rule.to_string().into())
     }
 
     /// Every port that a rule for UDP names, if they are `most` at the most; else one that is too many.
@@ -190,9 +206,9 @@ impl Judge {
             return self.by_rule(rule);
         }
         let denied = self.deny.names.about(name).find_map(|(_, ports)| ports.get(port));
-        let elsewhere = || [&self.tcp, &self.udp].iter().any(|side| side.names.about(name).next().is_some());
         self.by_default_of(protocol, denied, || {
-            if elsewhere() { DecisionReason::PortNotAllowed } else { DecisionReason::NotAllowed }
+            let about = [&self.tcp, &self.udp].into_iter().flat_map(|side| side.names.about(name));
+            self.elsewhere(about.map(|(_, ports)| ports), DecisionReason::NotAllowed)
         })
     }
 
@@ -205,21 +221,18 @@ impl Judge {
             return self.by_rule(rule);
         }
         let denied = self.denied_range(address, port);
-        let elsewhere = || {
-            [&self.tcp, &self.udp]
-                .iter()
-                .any(|side| side.ranges.about(address).any(|(range, _)| means(range, class)))
+        let elsewhere = |or| {
+            let about = [&self.tcp, &self.udp].into_iter().flat_map(|side| side.ranges.about(address));
+            let about = about.filter(|(range, _)| means(*range, class));
+            self.elsewhere(about.map(|(_, ports)| ports), or)
         };
         if class != AddressClass::Public {
             return match denied {
                 Some(rule) => self.by_deny_rule(rule),
-                None if elsewhere() => Ruling::denied(DecisionReason::PortNotAllowed, None),
-                None => Ruling::denied(DecisionReason::ForbiddenAddress, None),
+                None => elsewhere(DecisionReason::ForbiddenAddress),
             };
         }
-        self.by_default_of(protocol, denied, || {
-            if elsewhere() { DecisionReason::PortNotAllowed } else { DecisionReason::NotAllowed }
-        })
+        self.by_default_of(protocol, denied, || elsewhere(DecisionReason::NotAllowed))
     }
 
     fn allowed_range(
@@ -257,24 +270,33 @@ impl Judge {
         Ruling::denied(DecisionReason::DenyRule, rule)
     }
 
+    /// What rules about the host do not allow: those of the tables, if there are any, are about other ports or the other protocol.
+    fn elsewhere<'a>(&self, tables: impl Iterator<Item = &'a PortTable>, or: DecisionReason) -> Ruling {
+        let first = tables.filter_map(PortTable::first).min().and_then(|number| self.rules.allow.get(number));
+        match first {
+            Some(rule) => Ruling::denied(DecisionReason::PortNotAllowed, Some(rule.to_string().into())),
+            None => Ruling::denied(or, None),
+        }
+    }
+
     /// What no rule allows: the default is about TCP only.
     fn by_default_of(
         &self,
         protocol: Protocol,
         denied: Option<usize>,
-        why: impl FnOnce() -> DecisionReason,
+        refused: impl FnOnce() -> Ruling,
     ) -> Ruling {
         match (denied, protocol) {
-            (None, Protocol::Udp) => Ruling::denied(why(), None),
-            (denied, _) => self.by_default(denied, why),
+            (None, Protocol::Udp) => refused(),
+            (denied, _) => self.by_default(denied, refused),
         }
     }
 
-    fn by_default(&self, denied: Option<usize>, why: impl FnOnce() -> DecisionReason) -> Ruling {
+    fn by_default(&self, denied: Option<usize>, refused: impl FnOnce() -> Ruling) -> Ruling {
         match (denied, self.rules.otherwise) {
             (Some(rule), _) => self.by_deny_rule(rule),
             (None, Otherwise::Allow) => Ruling::allowed(DecisionReason::Default, None),
-            (None, Otherwise::Deny) => Ruling::denied(why(), None),
+            (None, Otherwise::Deny) => refused(),
         }
     }
 }

@@ -66,8 +66,8 @@ pub(super) fn decide(
     if otherwise == Otherwise::Allow && protocol == Protocol::Tcp && private.is_none() {
         return (DecisionReason::Default, None);
     }
-    if !about.is_empty() {
-        return (DecisionReason::PortNotAllowed, None);
+    if let Some((_, rule)) = about.first() {
+        return (DecisionReason::PortNotAllowed, Some(rule.to_string()));
     }
     if private.is_some() {
         return (DecisionReason::ForbiddenAddress, None);

@@ -4,7 +4,11 @@ use sandbar_core::PortSet;
 
 /// Which rule speaks of a port: ranges without overlap, rising, so that it is one search however many rules there are.
 #[derive(Debug, Default)]
-pub(super) struct PortTable(Vec<(u16, u16, usize)>);
+pub(super) struct PortTable {
+    ranges: Vec<(u16, u16, usize)>,
+    /// The first of the rules, as they are written.
+    first: Option<usize>,
+}
 
 impl PortTable {
     /// Of rules that are about the same hosts: the number of each, and its ports. Where several speak of a port, the first in this order does.
@@ -40,25 +44,30 @@ impl PortTable {
                 open.remove(&rank);
             }
         }
-        Self(table)
+        Self { ranges: table, first: numbers.into_iter().min() }
     }
 
     /// The rule that speaks of `port`.
     pub(super) fn get(&self, port: u16) -> Option<usize> {
-        let after = self.0.partition_point(|(first, _, _)| *first <= port);
-        let (_, last, number) = self.0.get(after.checked_sub(1)?)?;
+        let after = self.ranges.partition_point(|(first, _, _)| *first <= port);
+        let (_, last, number) = self.ranges.get(after.checked_sub(1)?)?;
         (port <= *last).then_some(*number)
+    }
+
+    /// The first of the rules, as they are written.
+    pub(super) fn first(&self) -> Option<usize> {
+        self.first
     }
 
     /// Any rule at all.
     pub(super) fn any(&self) -> Option<usize> {
-        self.0.first().map(|(_, _, number)| *number)
+        self.ranges.first().map(|(_, _, number)| *number)
     }
 
     /// The rule that speaks of every port, or the first of those that do together.
     pub(super) fn every(&self) -> Option<usize> {
         let mut next = 1;
-        for (first, last, _) in &self.0 {
+        for (first, last, _) in &self.ranges {
             if *first != next {
                 return None;
             }
@@ -70,7 +79,7 @@ impl PortTable {
 
     /// Each port that a rule speaks of.
     pub(super) fn ports(&self) -> impl Iterator<Item = u16> + '_ {
-        self.0.iter().flat_map(|(first, last, _)| *first..=*last)
+        self.ranges.iter().flat_map(|(first, last, _)| *first..=*last)
     }
 }
 

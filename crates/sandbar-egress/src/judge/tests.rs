@@ -247,3 +247,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_port_that_is_not_allowed_is_told_with_the_rule_for_others() {
+    let judge = judge(&["*.b.test:1", "a.test:443,8443", "a.test:123/udp"], &[], Otherwise::Deny);
+    for (port, protocol) in [(22, Protocol::Tcp), (443, Protocol::Udp)] {
+        let told = judge.explain(&Destination::Name(Hostname::parse("a.test").unwrap()), port, protocol);
+        assert_eq!(
+            (told.reason, told.rule.as_deref()),
+            (DecisionReason::PortNotAllowed, Some("a.test:443,8443"))
+        );
+        assert!(told.sentence.contains("allows port 443,8443 by tcp"), "{}", told.sentence);
+    }
+}

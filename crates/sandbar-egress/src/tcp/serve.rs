@@ -36,8 +36,10 @@ pub(super) async fn serve(state: Arc<State>, stream: TcpStream) {
         return reset(&stream);
     };
     let (address, port) = (*to.ip(), to.port());
+    let destination = state.names.destination(address);
     let refuse = |reason, detail: Option<&str>| {
-        let told = ruled(DecisionKind::Tcp, &denied(reason), &Destination::Address(address.into()), port);
+        let asked = destination.clone().unwrap_or(Destination::Address(address.into()));
+        let told = ruled(DecisionKind::Tcp, &denied(reason), &asked, port);
         state.recorder.tell(Decision { detail: detail.map(ToOwned::to_owned), ..told });
         reset(&stream);
     };
@@ -50,11 +52,12 @@ pub(super) async fn serve(state: Arc<State>, stream: TcpStream) {
     let Some(flow) = state.flows.begin(Protocol::Tcp, state.limits.connections) else {
         return refuse(DecisionReason::Limit, Some("open connections"));
     };
-    let Some(destination) = state.names.destination(address) else {
+    let Some(destination) = &destination else {
         return refuse(DecisionReason::NotAllowed, Some("the address stands for no name"));
     };
-    flow.track().set_destination(&destination, port);
+    flow.track().set_destination(destination, port);
     buffers::bound(&stream, state.flows.count());
+    let destination = destination.clone();
     let guest = Guest::new(stream, flow.track().clone(), state.recorder.clone(), state.limits.bytes_out);
     Conversation { state, flow, destination, port }.run(guest).await;
 }
@@ -138,9 +141,11 @@ impl Conversation {
             }
             Err(error) => {
                 self.tell_failed(ruling, &error);
-                match error {
-                    DialError::Forbidden(_) if !read.is_empty() => part(guest, &Alert::DENIED.record()).await,
-                    _ => guest.reset(),
+                // Who has said hello understands an alert, which says more than a reset.
+                match error.verdict() {
+                    _ if read.is_empty() => guest.reset(),
+                    Verdict::Denied => part(guest, &Alert::DENIED.record()).await,
+                    _ => part(guest, &Alert::UNREACHABLE.record()).await,
                 }
                 End::Refused
             }
@@ -235,12 +240,7 @@ impl Conversation {
     }
 
     fn tell_failed(&self, ruling: &Ruling, error: &DialError) {
-        let verdict = match error {
-            DialError::Forbidden(_) => Verdict::Denied,
-            DialError::Unresolved(_) | DialError::Unreachable(..) => Verdict::Failed,
-        };
-        let failed = Ruling { verdict, reason: error.reason(), ..ruling.clone() };
-        self.tell(&failed, Some(said(error)), Some(error));
+        self.tell(&error.ruling(ruling), Some(said(error)), Some(error));
     }
 }
 

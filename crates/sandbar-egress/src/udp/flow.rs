@@ -71,7 +71,7 @@ impl Conversation {
                     let bytes = u64::try_from(datagram.len()).unwrap_or(u64::MAX);
                     let out = counters.bytes_out.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
                     if self.state.limits.bytes_out.is_some_and(|most| out > most) {
-                        track.cut(DecisionReason::Limit);
+                        track.cut(DecisionReason::UsedUp);
                         return;
                     }
                     track.count_out(bytes);
@@ -94,10 +94,7 @@ impl Conversation {
     }
 
     fn tell_failed(&self, error: &DialError) {
-        let verdict =
-            if matches!(error, DialError::Forbidden(_)) { Verdict::Denied } else { Verdict::Failed };
-        let failed = Ruling { verdict, reason: error.reason(), ..self.ruling.clone() };
-        self.tell(&failed, |told| Decision {
+        self.tell(&error.ruling(&self.ruling), |told| Decision {
             address: error.address(),
             detail: Some(error.to_string()),
             ..told

@@ -82,15 +82,13 @@ fn begin(
         let told = ruled(DecisionKind::Udp, ruling, to, port);
         state.recorder.tell(Decision { detail: detail.map(ToOwned::to_owned), ..told });
     };
-    let limited = |detail| {
-        refuse(&Ruling::denied(DecisionReason::Limit, None), &Destination::Address(to.into()), Some(detail));
-    };
     let asked = state.seams.origin.of_datagram(to);
     let Some(destination) = state.names.destination(asked) else {
         let denied = Ruling::denied(DecisionReason::NotAllowed, None);
         refuse(&denied, &Destination::Address(asked.into()), Some("the address stands for no name"));
         return None;
     };
+    let limited = |detail| refuse(&Ruling::denied(DecisionReason::Limit, None), &destination, Some(detail));
     if !state.may_begin() {
         limited("flows per second");
         return None;

@@ -87,15 +87,16 @@ show([address(a), get(known, 80, name=a), get(known, 8000), get(cidr, 8000), ech
             .try_collect()
             .await
             .expect("all");
-        let changed = |kind, verdict| {
-            let of = |d: &&sandbar_core::Decision| {
-                d.kind == kind && d.verdict == verdict && d.reason == DecisionReason::PolicyChanged
-            };
+        let told = |reason, kind, verdict| {
+            let of =
+                |d: &&sandbar_core::Decision| d.kind == kind && d.verdict == verdict && d.reason == reason;
             decisions.iter().filter(of).count()
         };
-        assert_eq!(changed(DecisionKind::Policy, Verdict::Allowed), 1, "{decisions:#?}");
-        let cut = changed(DecisionKind::Tcp, Verdict::Closed) + changed(DecisionKind::Http, Verdict::Closed);
-        assert_eq!((cut, changed(DecisionKind::Udp, Verdict::Closed)), (4, 1), "{decisions:#?}");
+        let set = told(DecisionReason::PolicySet, DecisionKind::Policy, Verdict::Allowed);
+        assert_eq!(set, 1, "{decisions:#?}");
+        let changed = |kind| told(DecisionReason::PolicyChanged, kind, Verdict::Closed);
+        let cut = changed(DecisionKind::Tcp) + changed(DecisionKind::Http);
+        assert_eq!((cut, changed(DecisionKind::Udp)), (4, 1), "{decisions:#?}");
     });
 }
 

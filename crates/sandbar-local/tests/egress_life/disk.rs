@@ -3,7 +3,10 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use sandbar_core::{EgressPolicy, Sandbox, SandboxExt, SandboxProvider};
+use futures::TryStreamExt;
+use sandbar_core::{
+    DecisionKind, DecisionOptions, EgressPolicy, Network, Sandbox, SandboxExt, SandboxProvider,
+};
 
 use crate::support::{Scene, Tries, end_shim, scene};
 
@@ -22,6 +25,13 @@ async fn in_force(scene: &Scene, sandbox: &dyn Sandbox, names: &[&str]) -> Egres
         }
     }
     described
+}
+
+/// Changes of the policy that the log tells of.
+async fn changes(network: &dyn Network) -> usize {
+    let decisions = network.decisions(DecisionOptions::default()).await.expect("decisions");
+    let all: Vec<_> = decisions.try_collect().await.expect("all");
+    all.iter().filter(|decision| decision.kind == DecisionKind::Policy).count()
 }
 
 #[test]
@@ -43,7 +53,9 @@ fn what_can_not_be_written_is_not_in_force() {
             network.set_policy(only(&b)).await.expect_err("it can't be kept");
             std::fs::remove_dir(&obstacle).expect("removed");
             assert_eq!(in_force(scene, &*sandbox, &[&a, &b]).await, begin, "{file}");
+            assert_eq!(changes(network).await, 0, "{file}: what was taken back is told");
             network.set_policy(only(&b)).await.expect("there is room again");
+            assert_eq!(changes(network).await, 1, "{file}");
             assert_eq!(in_force(scene, &*sandbox, &[&a, &b]).await, only(&b));
             sandbox.destroy().await.expect("destroyed");
         }

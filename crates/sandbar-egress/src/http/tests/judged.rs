@@ -73,7 +73,7 @@ async fn a_policy_that_changed_holds_for_the_next_request() {
 
 #[tokio::test]
 async fn what_names_another_host_or_asks_for_more_than_an_answer_is_refused_without_a_dial() {
-    use DecisionReason::{Malformed, NameMismatch, NotHttp, UpgradeNotAllowed};
+    use DecisionReason::{Malformed, NameMismatch, NotHttp, TunnelNotAllowed, UpgradeNotAllowed};
     for (request, status, reason) in [
         ("GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", 403, NameMismatch),
         ("GET / HTTP/1.1\r\nHost: evil.allowed.test\r\n\r\n", 403, NameMismatch),
@@ -98,8 +98,8 @@ async fn what_names_another_host_or_asks_for_more_than_an_answer_is_refused_with
         ("GET http://allowed.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n", 403, NameMismatch),
         ("GET allowed.test HTTP/1.1\r\nHost: allowed.test\r\n\r\n", 400, Malformed),
         ("GET * HTTP/1.1\r\nHost: allowed.test\r\n\r\n", 400, Malformed),
-        ("CONNECT evil.test:443 HTTP/1.1\r\nHost: allowed.test\r\n\r\n", 403, UpgradeNotAllowed),
-        ("CONNECT allowed.test:80 HTTP/1.1\r\nHost: allowed.test:80\r\n\r\n", 403, UpgradeNotAllowed),
+        ("CONNECT evil.test:443 HTTP/1.1\r\nHost: allowed.test\r\n\r\n", 403, TunnelNotAllowed),
+        ("CONNECT allowed.test:80 HTTP/1.1\r\nHost: allowed.test:80\r\n\r\n", 403, TunnelNotAllowed),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 403, UpgradeNotAllowed),
         ("GET / HTTP/2.0\r\nHost: allowed.test\r\n\r\n", 0, NotHttp),
         ("GET /\r\n", 400, Malformed),

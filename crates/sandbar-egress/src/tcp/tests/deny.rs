@@ -93,6 +93,13 @@ async fn a_denied_range_counts_for_names_that_only_the_default_allows() {
     }
     let mut other = bench.connect_to("other.test.", 22).await;
     assert!(is_reset(&mut other).await);
+    let told = bench.decision(DecisionReason::DenyRule).await;
+    assert_eq!((told.verdict, told.rule.as_deref()), (Verdict::Denied, Some("93.184.0.0/16")));
+    assert_eq!(told.address, Some(PUBLIC.into()));
+    bench.outside.name("other.test", &["10.0.0.1"]);
+    let mut private = bench.connect_to("other.test.", 22).await;
+    assert!(is_reset(&mut private).await);
+    assert_eq!(bench.decision(DecisionReason::ForbiddenAddress).await.rule, None);
     let mut rule = bench.connect_to("rule.test.", 22).await;
     rule.write_all(b"hello").await.unwrap();
     arrives(&host, b"hello").await;

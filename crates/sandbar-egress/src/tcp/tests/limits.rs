@@ -56,7 +56,8 @@ async fn no_more_bytes_leave_than_may() {
     drop(timeout(PATIENCE, outside.read_to_end(&mut arrived)).await.unwrap());
     assert!(arrived.len() <= 10_000, "{}", arrived.len());
     assert!(timeout(PATIENCE, sent).await.unwrap().unwrap(), "the program is told by a reset");
-    assert_eq!(bench.decision(DecisionReason::Limit).await.verdict, Verdict::Closed);
+    assert_eq!(bench.decision(DecisionReason::UsedUp).await.verdict, Verdict::Closed);
+    assert!(!DecisionReason::UsedUp.may_retry());
 }
 
 #[tokio::test]
@@ -79,4 +80,15 @@ async fn a_connection_on_which_nothing_passes_ends() {
     let (_outside, _) = host.accept().await.unwrap();
     assert!(all(&mut inside).await.is_empty());
     assert_eq!(bench.decision(DecisionReason::Finished).await.detail.as_deref(), Some("idle"));
+}
+
+#[tokio::test]
+async fn what_a_limit_refuses_is_told_by_its_name() {
+    let limits = Limits { connection_burst: 1, connections_per_second: 1, ..Limits::default() };
+    let bench = Bench::limited(rules(&["a.test:443"]), limits).await;
+    for _ in 0..3 {
+        assert!(is_reset(&mut bench.connect_to("a.test.", 22).await).await);
+    }
+    let told = bench.decision(DecisionReason::Limit).await;
+    assert_eq!((told.name.as_deref(), told.address), (Some("a.test"), None));
 }

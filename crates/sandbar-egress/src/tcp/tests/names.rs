@@ -97,3 +97,17 @@ async fn what_only_the_default_allows_is_not_read() {
         arrives(&host, b"whatever").await;
     }
 }
+
+#[tokio::test]
+async fn tls_to_a_host_that_can_not_be_reached_gets_an_alert() {
+    let bench = Bench::start(rules(&["gone.test", "shut.test"])).await;
+    bench.outside.name("shut.test", &["93.184.215.15"]);
+    for (host, reason) in
+        [("gone.test", DecisionReason::Unresolved), ("shut.test", DecisionReason::Unreachable)]
+    {
+        let mut inside = bench.connect_to(&format!("{host}."), 443).await;
+        inside.write_all(&hello(host)).await.unwrap();
+        assert_eq!(all(&mut inside).await, [21, 3, 3, 0, 2, 2, 80], "{host}");
+        assert_eq!(bench.decision(reason).await.verdict, Verdict::Failed);
+    }
+}

@@ -86,3 +86,32 @@ async fn without_its_handle_a_gateway_is_gone() {
     drop(inside.write_all(b"anybody?").await);
     assert!(matches!(timeout(PATIENCE, inside.read(&mut [0; 8])).await.unwrap(), Ok(0) | Err(_)));
 }
+
+#[tokio::test]
+async fn a_change_is_told_by_whoever_knows_that_it_stays() {
+    let bench = Bench::start(rules(&["a.test"])).await;
+    bench.gateway.set_policy(&EgressPolicy::DenyAll).await.unwrap();
+    assert_eq!(bench.told.all(), []);
+    bench.gateway.tell_policy();
+    let told = bench.decision(DecisionReason::PolicySet).await;
+    assert_eq!(told.detail.as_deref(), Some(EgressPolicy::DenyAll.kind()));
+}
+
+#[tokio::test]
+async fn an_address_is_explained_by_the_name_that_it_stands_for() {
+    use sandbar_core::{Destination, Protocol, Verdict};
+    let bench = Bench::start(rules(&["a.test:443"])).await;
+    let a = bench.lookup("a.test.").unwrap();
+    let explain = |address: Ipv4Addr, port| {
+        bench.gateway.explain(&Destination::Address(address.into()), port, Protocol::Tcp)
+    };
+    let allowed = explain(a, 443);
+    assert_eq!((allowed.verdict, allowed.rule.as_deref()), (Verdict::Allowed, Some("a.test:443")));
+    assert!(allowed.sentence.starts_with(&format!("`{a}` stands for `a.test`")), "{}", allowed.sentence);
+    assert_eq!(explain(a, 22).reason, DecisionReason::PortNotAllowed);
+    let none = explain(Ipv4Addr::new(198, 19, 0, 1), 443);
+    assert_eq!((none.verdict, none.reason), (Verdict::Denied, DecisionReason::NotAllowed));
+    assert!(none.sentence.contains("no name") && none.sentence.contains("retry"), "{}", none.sentence);
+    let gateway = explain(crate::control::GATEWAY_ADDRESS, 53);
+    assert_eq!((gateway.verdict, gateway.reason), (Verdict::Denied, DecisionReason::GatewayItself));
+}

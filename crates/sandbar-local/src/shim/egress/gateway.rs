@@ -286,6 +286,7 @@ pub(in crate::shim) async fn set_policy(shared: &Shared, sealed: SealedPolicy) -
     let serving = serving(shared, SET)?;
     let policy = sealed.open()?;
     let kept = kept(shared).map_err(not_kept)?;
+    let before = serving.gateway.policy();
     serving.gateway.check_policy(&policy).await?;
     let (policy, unrouted) = open(&mut hold(&serving.routes), SET, policy);
     let set = timeout(CHANGE, serving.gateway.set_policy(&policy)).await.unwrap_or_else(|_| {
@@ -305,6 +306,10 @@ pub(in crate::shim) async fn set_policy(shared: &Shared, sealed: SealedPolicy) -
     if let Err(cause) = hold(&serving.routes).close(&in_force) {
         // The gateway refuses what comes by it.
         log::say(&format_args!("a route that is not needed any more stays: {cause}"));
+    }
+    // What was taken back was no change; what stays in spite of an error is one.
+    if (set.is_ok() && written.is_ok()) || in_force != before {
+        serving.gateway.tell_policy();
     }
     let done = written.and(set).and(unrouted.map_or(Ok(()), Err));
     if done.is_ok() {
