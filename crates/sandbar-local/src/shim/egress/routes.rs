@@ -131,7 +131,7 @@ mod tests {
         routes.open(&policy).unwrap_err();
         let (rest, left_out) = routes.without(&policy);
         assert_eq!(rest, EgressPolicy::allow(["a.test"]).unwrap());
-        assert_eq!(left_out, ["11.0.2.1:80", "11.0.3.0/24"]);
+        assert_eq!(left_out, ["11.0.2.1/32:80", "11.0.3.0/24:80,443"]);
         assert_eq!(routes.without(&EgressPolicy::AllowAll), (EgressPolicy::AllowAll, Vec::new()));
     }
 }
