@@ -124,8 +124,8 @@ impl Recorder {
         let mut held = self.held();
         let mut due = Vec::new();
         let Held { passed, refused, .. } = &mut *held;
-        for shelf in [passed, refused] {
-            shelf.kinds.retain(|_, repeats| {
+        for place in [passed, refused] {
+            place.kinds.retain(|_, repeats| {
                 let is_over = repeats.until <= now;
                 if is_over && repeats.more > 0 {
                     due.push((repeats.last.clone(), repeats.more));
@@ -175,8 +175,8 @@ impl Held {
         // Answers of the resolver are no connections, and cost next to nothing to ask for.
         let is_passage = decision.kind != DecisionKind::Dns
             && matches!(decision.verdict, Verdict::Allowed | Verdict::Closed);
-        let shelf = if is_passage { &mut self.passed } else { &mut self.refused };
-        if is_end { shelf.count(decision, now) } else { shelf.first(decision, now) }
+        let place = if is_passage { &mut self.passed } else { &mut self.refused };
+        if is_end { place.count(decision, now) } else { place.first(decision, now) }
     }
 }
 
@@ -198,7 +198,8 @@ impl Shelf {
             self.kinds.insert(kind, Repeats { last: decision.clone(), more: 0, until: now + WINDOW });
             return Some(decision);
         }
-        self.share(kind, decision, now)
+        self.share(&kind, &decision, now);
+        None
     }
 
     /// Counts a decision with its like, to be told later.
@@ -212,20 +213,20 @@ impl Shelf {
             self.kinds.insert(kind, Repeats { last: decision, more: 1, until: now + WINDOW });
             return None;
         }
-        self.share(kind, decision, now)
+        self.share(&kind, &decision, now);
+        None
     }
 
     /// Counts a decision for which there is no room of its own. What it was about is not told: the others were about something else.
-    fn share(&mut self, kind: Kind, decision: Decision, now: Instant) -> Option<Decision> {
-        let shared = Kind { about: None, ..kind };
+    fn share(&mut self, kind: &Kind, decision: &Decision, now: Instant) {
+        let shared = Kind { about: None, ..kind.clone() };
         if let Some(repeats) = self.kinds.get_mut(&shared) {
-            repeats.add(&decision);
-            return None;
+            repeats.add(decision);
+            return;
         }
         let detail = Some(VARIOUS.to_owned());
-        let last = Decision { name: None, address: None, port: None, rule: None, detail, ..decision };
+        let last = Decision { name: None, address: None, port: None, rule: None, detail, ..decision.clone() };
         self.kinds.insert(shared, Repeats { last, more: 1, until: now + WINDOW });
-        None
     }
 }
 

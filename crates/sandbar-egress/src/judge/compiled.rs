@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -100,8 +101,8 @@ impl Judge {
         let mut sentence = format!("`{destination}` at port {port} by {protocol} is {verdict}: {why}.");
         let elsewhere = ruling.rule.as_deref().filter(|_| ruling.reason == DecisionReason::PortNotAllowed);
         if let Some(rule) = elsewhere.and_then(|text| text.parse::<EgressRule>().ok()) {
-            sentence
-                .push_str(&format!(" The rule `{rule}` allows port {} by {}.", rule.ports, rule.protocol));
+            // Writing to a text can't fail.
+            let _ = write!(sentence, " The rule `{rule}` allows port {} by {}.", rule.ports, rule.protocol);
         }
         match (ruling.is_allowed(), destination) {
             (false, _) => sentence.push_str(" A retry will not help."),
