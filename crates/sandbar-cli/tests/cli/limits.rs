@@ -11,7 +11,7 @@ fn limited(home: &Home, limit: &str, arguments: &[&str]) -> std::process::Output
 #[test]
 fn too_few_open_files_are_told_as_such() {
     let home = Home::new();
-    for limit in (4..40).chain([63, 64, 65, 100, 127]) {
+    for limit in (4..40).chain([63, 64, 65, 100, 127, 159]) {
         let limit = format!("-n {limit}");
         let output = limited(&home, &limit, &["run", "--", "true"]);
         assert_eq!(code(&output), 125, "{limit}: {}", both(&output));
@@ -20,7 +20,7 @@ fn too_few_open_files_are_told_as_such() {
         assert!(!text.contains("internal error"), "{limit}: {text}");
     }
     home.assert_empty();
-    let output = limited(&home, "-n 128", &["run", "--", "echo", "enough"]);
+    let output = limited(&home, "-n 160", &["run", "--", "echo", "enough"]);
     assert_eq!((code(&output), &output.stdout[..]), (0, &b"enough\n"[..]), "{}", both(&output));
     // What makes no sandbox needs less.
     assert_eq!(code(&limited(&home, "-n 40", &["ls"])), 0);

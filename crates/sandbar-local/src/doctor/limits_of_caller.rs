@@ -11,7 +11,7 @@ use crate::error::fail;
 
 /// Least limit on open files with which a sandbox is made: what the engine's launch asks for, and the limit is handed down to the process that
 /// launches. Linux' own default is 1024.
-pub(super) const LEAST_FILES: u64 = 128;
+pub(super) const LEAST_FILES: u64 = 160;
 /// Least limit on file sizes in bytes with which a sandbox comes up: its record and its logs have to fit. Handed down as well.
 pub(super) const LEAST_FILE_SIZE: u64 = 64 << 10;
 

@@ -81,7 +81,7 @@ pub(in crate::shim) async fn start(shared: &Arc<Shared>, sockets: NetworkSockets
     let policy = kept.open()?;
     let NetworkSockets { tcp, dns_udp, dns_tcp, routes, udp } = sockets;
     let mut routes = Routes::new(routes, &policy);
-    let is_new = shared.look(|record| record.egress.gateway.is_none());
+    let is_new = shared.look(|record| record.started_at.is_none());
     let (policy, unrouted) = open(&mut routes, START, policy);
     if is_new && let Some(error) = unrouted {
         return Err(error);
