@@ -48,12 +48,19 @@ pub(super) fn all(shared: &Shared) -> Vec<Pid> {
 
 /// Whether a process stands still: stopped, or ended and not yet taken note of.
 pub(super) fn is_stopped(pid: Pid) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) else {
-        return true;
-    };
+    matches!(state(pid), None | Some('T' | 't' | 'Z' | 'X'))
+}
+
+/// Whether a process waits in the kernel for something that no signal but a deadly one ends.
+pub(super) fn waits_in_kernel(pid: Pid) -> bool {
+    state(pid) == Some('D')
+}
+
+/// The letter of its state; `None` if it is gone.
+fn state(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // Its name may hold anything, a parenthesis too.
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    matches!(state, Some('T' | 't' | 'Z' | 'X'))
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
 /// Whether anything but the agent runs, without looking further.

@@ -1,5 +1,6 @@
 //! Putting a sandbox to sleep: all its processes stop where they are, and go on from there.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -155,14 +156,22 @@ fn go_on(shared: &Shared, mechanism: &str, stopped: &[AgentMark]) -> Result<()> 
 /// each round leaves fewer.
 async fn stop_each(shared: &Shared) -> Result<()> {
     let end = Instant::now() + STOP;
+    // One that waits in the kernel with the signal before it goes no further than that: most often it waits for a child of `vfork` that stopped.
+    let mut told = BTreeSet::new();
     loop {
         let pids = processes::all(shared);
-        let running: Vec<_> = pids.iter().filter(|pid| !processes::is_stopped(**pid)).copied().collect();
+        let goes_on = |pid: &rustix::process::Pid| {
+            let was_told = told.contains(&pid.as_raw_nonzero());
+            let stands = processes::is_stopped(*pid) || (was_told && processes::waits_in_kernel(*pid));
+            !stands
+        };
+        let running: Vec<_> = pids.iter().copied().filter(goes_on).collect();
         if running.is_empty() && !pids.is_empty() {
             return Ok(());
         }
         for pid in running {
             signal(pid, Signal::STOP);
+            told.insert(pid.as_raw_nonzero());
         }
         if Instant::now() >= end {
             return Err(fail(ErrorKind::Timeout, SLEEP, "not all processes stopped in time"));
