@@ -210,14 +210,14 @@ fn git_clones_from_a_folder() {
             let output = command.output().expect("git is here");
             assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         };
-        git(&["init", "-q", "work"]);
-        git(&["-C", "work", "commit", "-q", "--allow-empty", "-m", "first"]);
-        git(&["clone", "-q", "--bare", "work", "site/repo.git"]);
+        git(&["init", "-q", "origin"]);
+        git(&["-C", "origin", "commit", "-q", "--allow-empty", "-m", "first"]);
+        git(&["clone", "-q", "--bare", "origin", "site/repo.git"]);
         git(&["-C", "site/repo.git", "update-server-info"]);
         rig.serve_folder(&name, &folder.path().join("site"));
         git(&["clone", "-q", &format!("https://{name}/repo.git"), "clone"]);
         git(&["-C", "clone", "log", "-1"]);
-        let above = curl(&rig, &["--path-as-is", "-f", &format!("https://{name}/../work/.git/HEAD")]);
+        let above = curl(&rig, &["--path-as-is", "-f", &format!("https://{name}/../origin/.git/HEAD")]);
         assert!(!above.status.success(), "nothing above the folder is served");
     });
 }
