@@ -177,6 +177,9 @@ impl Guard {
                     egress::start(shared, network).await?;
                     egress::mark(shared);
                 }
+                if shared.look(|record| record.state == State::Sleeping) {
+                    shared.ports.sleep();
+                }
                 ports::bring_back(shared)?;
             }
         }

@@ -147,7 +147,13 @@ async fn set_deadline(
     };
     if next != now {
         // A later deadline has to reach the agent before it counts, an earlier one counts in any case.
-        let told = guard::tell_deadline(shared, guard::backstop(shared, next)).await;
+        // Asleep the agent can't be told; it is when it wakes.
+        let is_asleep = shared.look(|record| record.state == State::Sleeping);
+        let told = if is_asleep {
+            Ok(())
+        } else {
+            guard::tell_deadline(shared, guard::backstop(shared, next)).await
+        };
         let later = next.is_none_or(|next| now.is_some_and(|now| next > now));
         if let (Err(cause), true) = (told, later) {
             return Err(fail(

@@ -89,8 +89,10 @@ pub(super) async fn resume(shared: &Arc<Shared>) -> Result<Slept> {
         return Err(fail(ErrorKind::Unavailable, WAKE, format!("the agent does not answer: {cause}"))
             .with_hint("try again, or destroy the sandbox"));
     }
-    // One that was taken over in its sleep has no gateway yet: its sockets are with the agent.
-    egress::start_again(shared).await?;
+    if let Err(error) = catch_up(shared).await {
+        put_back(shared).await;
+        return Err(error);
+    }
     let is_over = shared.look(|record| record.is_expired() && record.on_deadline == DeadlineAction::Pause);
     let noted = shared.update(|record| {
         record.state = State::Running;
@@ -109,6 +111,16 @@ pub(super) async fn resume(shared: &Arc<Shared>) -> Result<Slept> {
     let preserved = all_live(&asleep.processes);
     let detail = (!preserved).then(|| "not all processes from before the sleep are there".to_owned());
     Ok(Slept { processes_preserved: preserved, mechanism: asleep.mechanism, detail })
+}
+
+/// What could not be done while it slept: its agent takes the deadline that is in force by now, and one that was taken over in its sleep gets its
+/// gateway, whose sockets are with the agent.
+async fn catch_up(shared: &Arc<Shared>) -> Result<()> {
+    let told = guard::tell_deadline(shared, guard::backstop(shared, shared.deadline())).await;
+    told.map_err(|cause| {
+        fail(ErrorKind::Unavailable, WAKE, format!("the agent does not take the deadline: {cause}"))
+    })?;
+    egress::start_again(shared).await
 }
 
 /// Asleep again after a wake that did not come off. Its record says that it sleeps; what can't be stopped is destroyed by whoever needs it gone.

@@ -74,6 +74,7 @@ async fn what_sleeps_is_found_asleep_and_refuses_with_the_way_out() {
 async fn a_sleeper_whose_shim_is_gone_is_woken_by_another_with_its_network() {
     let Some(bed) = Bed::new() else { return };
     let sandbox = create(&bed.provider()).await;
+    let mapping = sandbox.require_ports().expect("ports").publish(8000).await.expect("published");
     let processes = sandbox.require_processes().expect("processes");
     let command = Command::shell("echo begun; while ! [ -e /tmp/go ]; do sleep 0.05; done; echo done");
     let mut process = processes.spawn(&command, SpawnOptions::new()).await.expect("a process");
@@ -85,7 +86,15 @@ async fn a_sleeper_whose_shim_is_gone_is_woken_by_another_with_its_network() {
     assert_eq!(state(&bed, &*sandbox).await, State::Sleeping, "nobody wakes it by looking");
     let other = bed.provider().require(sandbox.id()).await.expect("a handle");
     assert!(other.commands().run(&Command::new("true")).await.is_err());
+    // The new shim lets nobody in, and takes a deadline for when it wakes.
+    let later = sandbar_core::Deadline::In(Duration::from_secs(7200));
+    let set =
+        other.set_deadline(later, sandbar_core::DeadlineMode::Set).await.expect("set").expect("a deadline");
+    let mut knock = TcpStream::connect((mapping.host.as_str(), mapping.port)).expect("a connection");
+    knock.set_read_timeout(Some(Duration::from_secs(20))).expect("a bound");
+    assert_eq!(std::io::Read::read(&mut knock, &mut [0]).unwrap_or(0), 0, "it ends and does not wait");
     wake(&*other).await;
+    assert_eq!(other.record().await.expect("a record").deadline, Some(set));
     let go = GuestPath::new("/tmp/go").expect("a path");
     other.files().write(&go, "".into()).await.expect("written");
     // The connection to the agent lived through it all.
