@@ -121,6 +121,53 @@ fn a_dead_gateway_is_no_network() {
     });
 }
 
+/// Tries for ever, from inside, what is denied: an address by its number and a name, below what the resolver takes a second. A line for each try that got somewhere.
+const STRAINER: &str = r#"
+import socket, sys, time
+name, address = sys.argv[1:]
+log = open("/tmp/strained", "a", buffering=1)
+log.write("ready\n")
+while True:
+    for host in [address, name]:
+        try:
+            socket.create_connection((host, 443), 0.2).close()
+            log.write("reached %s\n" % host)
+        except OSError: pass
+    time.sleep(0.01)
+"#;
+
+#[test]
+fn nothing_gets_out_right_after_it_wakes() {
+    in_rig("state::nothing_gets_out_right_after_it_wakes", async || {
+        let rig = Rig::connect();
+        let ((name, _), (denied, address)) = (rig.host("allowed"), rig.host("denied"));
+        let bed = Bed::new();
+        let main = MainCommand::new(Command::new("python3").args([
+            "-c",
+            STRAINER,
+            &denied,
+            &address.v4.to_string(),
+        ]));
+        let sandbox =
+            bed.sandbox_with(CreateOptions::new().with_egress(allow([&*name])).with_main(main)).await;
+        let id = sandbox.0.id().clone();
+        for round in 0..size(6) {
+            let pausing = sandbox.0.pausing().expect("it can sleep");
+            assert!(pausing.hibernate().await.expect("asleep").processes_preserved);
+            // Woken by the shim that put it to sleep, and by one that finds it asleep.
+            if round % 2 == 1 {
+                kill_shim(&bed, &id).await;
+            }
+            assert!(pausing.resume().await.expect("awake").processes_preserved);
+            sandbox.fetched(&format!("https://{name}/awake")).await;
+        }
+        assert_eq!(sandbox.sh("cat /tmp/strained").await.stdout_lossy(), "ready\n");
+        assert!(rig.arrivals(address.v4).is_empty() && rig.queries(&denied).is_empty());
+        sandbox.destroy().await;
+        bed.assert_empty();
+    });
+}
+
 async fn kill_shim(bed: &Bed, id: &sandbar_core::SandboxId) {
     let text = std::fs::read(bed.folder(id).join("record.json")).expect("a record");
     let record: serde_json::Value = serde_json::from_slice(&text).expect("a record in JSON");
