@@ -49,11 +49,12 @@ pub(super) async fn hibernate(shared: &Arc<Shared>, occasion: Occasion) -> Resul
         }
         return Ok(Slept::already("it slept already", &asleep.mechanism));
     }
-    let marks = marks(shared);
     // From here on nobody is let in: what comes while it sleeps would wait without an end.
     let (mechanism, stopped) = stop(shared).await?;
     let at = crate::home::now();
-    let asleep = Asleep { mechanism: mechanism.to_owned(), processes: marks, stopped: stopped.clone(), at };
+    // Those that stand still, not those of before: one that ended by itself until then is not lost by the sleep.
+    let processes = marks(shared);
+    let asleep = Asleep { mechanism: mechanism.to_owned(), processes, stopped: stopped.clone(), at };
     let preserved = all_live(&asleep.processes);
     let noted = shared.update(|record| {
         record.state = State::Sleeping;
@@ -73,12 +74,15 @@ pub(super) async fn hibernate(shared: &Arc<Shared>, occasion: Occasion) -> Resul
     Ok(Slept { processes_preserved: preserved, mechanism: mechanism.to_owned(), detail: None })
 }
 
-/// Lets all processes go on. What is answered was looked at afterwards.
+/// Lets all processes go on. Whether they are the same was looked at before one of them could end by itself, and that the first of them, with which all
+/// others would end, lives on after that.
 pub(super) async fn resume(shared: &Arc<Shared>) -> Result<Slept> {
     let _turn = shared.turning.lock().await;
     let Some(asleep) = shared.look(|record| record.private.asleep.clone()) else {
         return Ok(Slept::already("it ran already", "none"));
     };
+    // While nothing moves: one that ends by itself right after the wake was not lost by the sleep.
+    let preserved = all_live(&asleep.processes);
     go_on(shared, &asleep.mechanism, &asleep.stopped)?;
     // Not before it answers: who is told that it runs uses it at once.
     let answered = tokio::time::timeout(ANSWER, guard::health(shared)).await;
@@ -108,7 +112,6 @@ pub(super) async fn resume(shared: &Arc<Shared>) -> Result<Slept> {
     }
     shared.ports.wake();
     shared.rescheduled.notify_one();
-    let preserved = all_live(&asleep.processes);
     let detail = (!preserved).then(|| "not all processes from before the sleep are there".to_owned());
     Ok(Slept { processes_preserved: preserved, mechanism: asleep.mechanism, detail })
 }
@@ -209,8 +212,10 @@ fn signal(pid: rustix::process::Pid, signal: Signal) {
     }
 }
 
+/// Of those that live: one that ended and was not taken note of yet is no process that could go on.
 fn marks(shared: &Shared) -> Vec<AgentMark> {
     let mut marks = marks_of(processes::all(shared).into_iter());
+    marks.retain(|mark| mark.lives().unwrap_or(true));
     marks.truncate(MARKS);
     marks
 }

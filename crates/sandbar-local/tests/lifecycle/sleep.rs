@@ -50,6 +50,21 @@ pub(crate) async fn cycles(count: u32) {
 }
 
 #[tokio::test]
+async fn what_ends_by_itself_is_not_lost_by_a_sleep() {
+    let Some(bed) = Bed::new() else { return };
+    let sandbox = create(&bed.provider()).await;
+    // At every moment some process is about to end, or has ended and nobody took note.
+    let breeder = "while :; do sleep 0.002 & sleep 0.003 & true; done";
+    text(&*sandbox, &format!("sh -c '{breeder}' </dev/null >/dev/null 2>&1 & sh -c '{breeder}' </dev/null >/dev/null 2>&1 & true")).await;
+    for _ in 0..20 {
+        sleep(&*sandbox).await;
+        wake(&*sandbox).await;
+    }
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after it").await;
+}
+
+#[tokio::test]
 async fn what_sleeps_is_found_asleep_and_refuses_with_the_way_out() {
     let Some(bed) = Bed::new() else { return };
     let sandbox = create(&bed.provider()).await;
