@@ -67,8 +67,8 @@ impl Sandbox {
             hostname: "box",
             ids: ids.clone(),
             root: Root {
-                lowers: vec![skeleton.root.as_fd()],
-                host: Some(HostPrograms { additions: skeleton.usr.as_fd(), roots: &roots }),
+                lowers: vec![skeleton.root.as_fd().into()],
+                host: Some(HostPrograms { usr: Vec::new(), additions: skeleton.usr.as_fd(), roots: &roots }),
             },
             writable: writable.as_fd(),
             durability: Durability::Volatile,

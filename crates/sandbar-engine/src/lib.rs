@@ -46,4 +46,7 @@ pub use memfd::sealed_memfd;
 pub use obstacle::Obstacle;
 pub use plan::{Plan, plan};
 pub use remove::{RemoveError, remove_tree};
-pub use spec::{Access, Durability, HostPrograms, LAYERS_FOLDER, Mount, Network, Root, Spec};
+pub use spec::{
+    Access, Durability, HostPrograms, LAYERS_FOLDER, Lower, MAX_LOWERS, Mount, MountOwners, Network, Owners,
+    Root, Spec,
+};

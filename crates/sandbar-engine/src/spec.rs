@@ -65,15 +65,45 @@ pub enum Durability {
 /// Where the root file system comes from.
 #[derive(Debug)]
 pub struct Root<'a> {
-    /// Read-only layers, the topmost first. At least one.
-    pub lowers: Vec<BorrowedFd<'a>>,
+    /// Read-only layers, the topmost first. At least one, at most [`MAX_LOWERS`].
+    pub lowers: Vec<Lower<'a>>,
     /// The host's programs on top of it, for the `host` template.
     pub host: Option<HostPrograms<'a>>,
+}
+
+/// Most read-only layers below one overlay. The kernel takes 500 (`OVL_MAX_STACK`), but one option of a mount has 256 bytes
+/// (`fsconfig(2)`), and kernels before 6.7 take all layers in one.
+pub const MAX_LOWERS: usize = 32;
+
+/// A read-only layer.
+#[derive(Debug, Clone, Copy)]
+pub struct Lower<'a> {
+    pub dir: BorrowedFd<'a>,
+    pub owners: Owners,
+}
+
+/// How the owners of a layer's files on disk look inside, where mounts map ids (host root only). Elsewhere they are what the sandbox' user
+/// namespace makes of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Owners {
+    /// 0 on disk is 0 inside, and so on.
+    #[default]
+    Inside,
+    /// This id on disk is 0 inside, the next one 1, and so on for [`ID_COUNT`](crate::ID_COUNT) of them.
+    From(u32),
+}
+
+impl<'a> From<BorrowedFd<'a>> for Lower<'a> {
+    fn from(dir: BorrowedFd<'a>) -> Self {
+        Self { dir, owners: Owners::Inside }
+    }
 }
 
 /// The host's `/usr` and its kind, see decision 0005.
 #[derive(Debug)]
 pub struct HostPrograms<'a> {
+    /// Laid over `/usr`: what was changed there before, the topmost first. Only where `/usr` is writable, see [`LAYERS_FOLDER`]'s layers.
+    pub usr: Vec<Lower<'a>>,
     /// Laid over `/usr`: our own additions.
     pub additions: BorrowedFd<'a>,
     pub roots: &'a HostRoots,
@@ -90,6 +120,17 @@ pub struct Mount<'a> {
     /// Absolute path inside.
     pub target: &'a Path,
     pub access: Access,
+    pub owners: MountOwners,
+}
+
+/// Who owns what is in a mount, as seen inside, where mounts map ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MountOwners {
+    /// The owner of the folder on the host is the sandbox' user, nobody else has a name. A writable one takes away setuid and setgid bits.
+    #[default]
+    User,
+    /// Ids as of a layer: storage that belongs to sandboxes alone, and that no program of the host's looks into.
+    Stored(Owners),
 }
 
 /// What a sandbox may do with a mount.

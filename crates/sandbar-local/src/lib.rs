@@ -32,6 +32,7 @@ mod provider;
 mod sandbox;
 mod shim;
 mod spare;
+mod store;
 mod teardown;
 mod template;
 mod unseat;

@@ -140,7 +140,8 @@ impl Observed {
             };
             reasons.push(format!("its gateway is down, so it has no network: {way_out}"));
         }
-        if base.is_some_and(|base| base.fingerprint != self.record.private.fingerprint) {
+        let made_over = &self.record.private.fingerprint;
+        if !made_over.is_empty() && base.is_some_and(|base| base.fingerprint != *made_over) {
             reasons.push("base changed".into());
         }
         let reason = if reasons.is_empty() { None } else { Some(reasons.join("; ")) };

@@ -1,5 +1,6 @@
 //! What a caller asks for, taken apart: each field is honoured or refused here, before any effect.
 
+use std::path::Path;
 use std::time::Duration;
 
 use sandbar_core::{
@@ -12,14 +13,15 @@ use sandbar_engine::cgroup::Controller;
 use crate::bounds;
 use crate::config::{BACKEND, Defaults};
 use crate::error::{fail, io_error};
-use crate::home::AgentMark;
+use crate::home::{AgentMark, Home};
 use crate::mounts;
 use crate::network;
 use crate::shim::protocol::{CreateOrders, LimitOrders, MainOrder};
+use crate::store::{Boot, TemplateDocument};
 use crate::template;
 
 /// Turns options into orders for a shim, or refuses them.
-pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<CreateOrders> {
+pub(crate) fn resolve(options: CreateOptions, home: &Path, defaults: &Defaults) -> Result<CreateOrders> {
     options.check().map_err(|error| error.with_backend(BACKEND))?;
     let CreateOptions {
         project,
@@ -41,7 +43,7 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
         min_isolation,
         lifetime,
     } = options;
-    check_base(&base)?;
+    let boot = boot(base, home)?;
     if !volumes.is_empty() {
         return Err(refuse("a volume", "this version has no volumes").with_hint("use a host mount instead"));
     }
@@ -62,6 +64,7 @@ pub(crate) fn resolve(options: CreateOptions, defaults: &Defaults) -> Result<Cre
             .map_err(|cause| io_error("create", "this process", cause))?,
     };
     Ok(CreateOrders {
+        boot,
         name,
         project,
         env,
@@ -99,19 +102,28 @@ fn main_order(main: MainCommand) -> Result<MainOrder> {
     })
 }
 
-fn check_base(base: &Base) -> Result<()> {
-    match base {
-        Base::Default => Ok(()),
-        Base::Template(template) if template.as_str() == template::HOST => Ok(()),
-        Base::Template(template) => Err(Error::not_found("create", format!("template `{template}`"))
+/// What it boots from. A template's layers are looked at again when they are used.
+fn boot(base: Base, home: &Path) -> Result<Boot> {
+    let template = match base {
+        Base::Default => return Ok(Boot::host()),
+        Base::Template(template) if template.as_str() == template::HOST => return Ok(Boot::host()),
+        Base::Template(template) => template,
+        Base::Image(_) => {
+            return Err(refuse("an image", "sandboxes boot from templates").with_hint(
+                "make a template of it first: `sandbar template pull`, or `sandbar template import`",
+            ));
+        }
+    };
+    let document = match Home::open(home)? {
+        Some(home) => TemplateDocument::read(&home, &template)?,
+        None => None,
+    };
+    let document = document.ok_or_else(|| {
+        Error::not_found("create", format!("template `{template}`"))
             .with_backend(BACKEND)
-            .with_hint(format!(
-                "this version has the template `{}`, made of this machine's own programs",
-                template::HOST
-            ))),
-        Base::Image(_) => Err(refuse("an image", "this version pulls none")
-            .with_hint(format!("use the template `{}`", template::HOST))),
-    }
+            .with_hint("`sandbar template ls` shows those that are there")
+    })?;
+    Ok(document.boot())
 }
 
 /// Refuses what this machine can't enforce as far as can be seen from here; the shim looks again at what came of it.
@@ -166,7 +178,7 @@ mod tests {
     use super::*;
 
     fn refused(options: CreateOptions) -> Error {
-        resolve(options, &Defaults::default()).unwrap_err()
+        resolve(options, Path::new("/nonexistent"), &Defaults::default()).unwrap_err()
     }
 
     #[test]
@@ -202,13 +214,13 @@ mod tests {
 
     #[test]
     fn what_is_not_asked_for_takes_the_defaults() {
-        let orders = resolve(CreateOptions::new(), &Defaults::default()).unwrap();
+        let orders = resolve(CreateOptions::new(), Path::new("/nonexistent"), &Defaults::default()).unwrap();
         assert_eq!(orders.limits.memory_bytes, Some(crate::config::DEFAULT_MEMORY));
         assert_eq!(orders.lifetime_ms, Some(3_600_000));
         assert!(orders.owner.is_none() && orders.limits.demanded.is_empty());
         let owned = CreateOptions::new()
             .with_lifetime(Lifetime::Owned)
             .with_template(TemplateId::new("host").unwrap());
-        assert!(resolve(owned, &Defaults::default()).unwrap().owner.is_some());
+        assert!(resolve(owned, Path::new("/nonexistent"), &Defaults::default()).unwrap().owner.is_some());
     }
 }

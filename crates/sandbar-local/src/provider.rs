@@ -99,7 +99,7 @@ impl SandboxProvider for LocalProvider {
     }
 
     async fn create(&self, options: CreateOptions) -> Result<Arc<dyn Sandbox>> {
-        let mut orders = options::resolve(options, &self.inner.defaults)?;
+        let mut orders = options::resolve(options, &self.inner.home, &self.inner.defaults)?;
         orders.audit = self.inner.audit.clone().map(AuditOrders::of_task);
         let is_owned = orders.owner.is_some();
         doctor::check_limits(&self.inner.home)?;

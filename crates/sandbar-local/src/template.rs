@@ -1,12 +1,12 @@
 //! The `host` template: its skeleton is built once per fingerprint of the host's programs (decision 0005).
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
-use sandbar_core::Result;
+use sandbar_core::{Result, TemplateId};
 use sandbar_engine::IdMode;
-use sandbar_engine::rootfs::{HostRoots, Skeleton, build_skeleton, fingerprint};
+use sandbar_engine::rootfs::{HostRoots, Skeleton, build_bare, build_skeleton, fingerprint, open_bare};
 
 use crate::error::{engine, found, io_error};
 use crate::home::Home;
@@ -15,8 +15,16 @@ use crate::id::random_text;
 /// The template's name.
 pub(crate) const HOST: &str = "host";
 const FOLDER: &str = "templates/host";
+/// What lies below other root file systems, beside the skeletons of the host's; the number is that of its content.
+const BARE: &str = "bare-1";
 /// What a skeleton is called while it is being built.
 const UNFINISHED: &str = ".new-";
+
+/// The built-in template's id.
+pub(crate) fn host_id() -> TemplateId {
+    // A constant of the right form, which a test looks at.
+    TemplateId::new(HOST).unwrap_or_else(|_| unreachable!("`{HOST}` is a template id"))
+}
 
 /// The host's programs as they are now.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,40 +43,60 @@ impl Base {
 
     /// Opens the skeleton for these programs, and builds it where there is none.
     pub(crate) fn skeleton(&self, home: &Home) -> Result<Skeleton> {
-        let place = format!("{FOLDER}/{}", self.fingerprint);
-        let fail = |cause: Errno| io_error("create", &format!("`{}/{place}`", home.path().display()), cause);
-        if let Some(dir) = found(open_dir(home, &place)).map_err(fail)? {
-            return open(&dir);
-        }
-        match mkdirat(home, FOLDER, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(cause) => return Err(fail(cause)),
-        }
-        let name = format!("{UNFINISHED}{}", random_text(12).map_err(fail)?);
-        let unfinished = format!("{FOLDER}/{name}");
-        mkdirat(home, &unfinished, Mode::RWXU).map_err(fail)?;
-        let done = self.build(home, &unfinished, &place);
-        if !matches!(done, Ok(true)) {
-            // A failure, or another process was faster. What can't be removed now, a later command removes.
-            let _ = home.remove_tree(FOLDER, &name, &IdMode::Single);
-        }
-        done?;
-        open(&open_dir(home, &place).map_err(fail)?)
+        let dir = built_once(home, &self.fingerprint, |dir| build_skeleton(dir, &self.roots))?;
+        open(&dir)
     }
+}
 
-    /// Builds in `unfinished` and moves it to `place`; `false` means that there is one by now.
-    fn build(&self, home: &Home, unfinished: &str, place: &str) -> Result<bool> {
-        let fail =
-            |cause: Errno| io_error("create", &format!("`{}/{unfinished}`", home.path().display()), cause);
-        let dir = open_dir(home, unfinished).map_err(fail)?;
-        // Held while it is built: what nobody holds is wreckage.
-        flock(&dir, FlockOperation::NonBlockingLockExclusive).map_err(fail)?;
-        build_skeleton(dir.as_fd(), &self.roots).map_err(|cause| engine("create", cause))?;
-        match renameat(home, unfinished, home, place) {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST | Errno::NOTEMPTY) => Ok(false),
-            Err(cause) => Err(fail(cause)),
-        }
+/// Opens what lies below every root file system that is not the host's own, and builds it where there is none.
+pub(crate) fn bare(home: &Home) -> Result<OwnedFd> {
+    let dir = built_once(home, BARE, build_bare)?;
+    open_bare(dir.as_fd()).map_err(|cause| engine("create", cause))
+}
+
+/// Opens the folder `name` of the built-in ones; where it is not there, it is built first.
+fn built_once(
+    home: &Home,
+    name: &str,
+    build: impl FnOnce(BorrowedFd<'_>) -> std::result::Result<(), sandbar_engine::Error>,
+) -> Result<OwnedFd> {
+    let place = format!("{FOLDER}/{name}");
+    let fail = |cause: Errno| io_error("create", &format!("`{}/{place}`", home.path().display()), cause);
+    if let Some(dir) = found(open_dir(home, &place)).map_err(fail)? {
+        return Ok(dir);
+    }
+    match mkdirat(home, FOLDER, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(cause) => return Err(fail(cause)),
+    }
+    let name = format!("{UNFINISHED}{}", random_text(12).map_err(fail)?);
+    let unfinished = format!("{FOLDER}/{name}");
+    mkdirat(home, &unfinished, Mode::RWXU).map_err(fail)?;
+    let done = build_at(home, &unfinished, &place, build);
+    if !matches!(done, Ok(true)) {
+        // A failure, or another process was faster. What can't be removed now, a later command removes.
+        let _ = home.remove_tree(FOLDER, &name, &IdMode::Single);
+    }
+    done?;
+    open_dir(home, &place).map_err(fail)
+}
+
+/// Builds in `unfinished` and moves it to `place`; `false` means that there is one by now.
+fn build_at(
+    home: &Home,
+    unfinished: &str,
+    place: &str,
+    build: impl FnOnce(BorrowedFd<'_>) -> std::result::Result<(), sandbar_engine::Error>,
+) -> Result<bool> {
+    let fail = |cause: Errno| io_error("create", &format!("`{}/{unfinished}`", home.path().display()), cause);
+    let dir = open_dir(home, unfinished).map_err(fail)?;
+    // Held while it is built: what nobody holds is wreckage.
+    flock(&dir, FlockOperation::NonBlockingLockExclusive).map_err(fail)?;
+    build(dir.as_fd()).map_err(|cause| engine("create", cause))?;
+    match renameat(home, unfinished, home, place) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST | Errno::NOTEMPTY) => Ok(false),
+        Err(cause) => Err(fail(cause)),
     }
 }
 

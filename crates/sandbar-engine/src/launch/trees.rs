@@ -39,6 +39,8 @@ pub(super) struct Trees {
 pub(super) fn open_all(plan: &Plan<'_>, layers: BorrowedFd<'_>) -> Result<Trees, Error> {
     let IdMode::Range { base, count } = plan.ids else { return by_path(plan, layers) };
     let mut trees = Trees { sources: Vec::new(), mapped: Vec::new() };
+    // Most layers have the same owners: one namespace each for those.
+    let mut stored: Vec<(u32, OwnedFd)> = Vec::new();
     for (n, tree) in plan.trees.iter().enumerate() {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let opened = match &tree.origin {
@@ -53,6 +55,18 @@ pub(super) fn open_all(plan: &Plan<'_>, layers: BorrowedFd<'_>) -> Result<Trees,
         match tree.map {
             TreeMap::Plain => {}
             TreeMap::Sandbox => trees.mapped.push((n, tree.attrs)),
+            TreeMap::From(first) => {
+                let known = stored.iter().find(|(of, _)| *of == first).map(|(_, map)| map);
+                let map = if let Some(map) = known {
+                    map
+                } else {
+                    let all = [Extent { inside: first, outside: base, count }];
+                    let end = Instant::now() + NAMESPACE_BOUND;
+                    stored.push((first, user_namespace(&all, &all, end)?));
+                    &stored[stored.len() - 1].1
+                };
+                map_mount(fd.as_fd(), tree.attrs, map.as_fd())?;
+            }
             TreeMap::Owner => {
                 let data = fstat(&fd).map_err(|cause| Error::io("look at", name(&tree.origin), cause))?;
                 let user = |owner| [Extent { inside: owner, outside: base + USER_ID, count: 1 }];

@@ -1,7 +1,8 @@
 use std::ffi::{CStr, CString};
 use std::path::Path;
 
-use rustix::fs::{fstat, stat};
+use rustix::fs::{AtFlags, fstat, stat, statat};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use super::build::{Building, STAGE_LAYERS, TreeMap, TreeOrigin, c};
@@ -10,7 +11,7 @@ use super::step::{Bind, Presence, Source, Step, Target};
 use crate::error::Error;
 use crate::handover::AGENT_PATH;
 use crate::ids::{IdMode, USER_ID};
-use crate::spec::{Access, Durability, HostPrograms, Network, Spec};
+use crate::spec::{Access, Durability, HostPrograms, MountOwners, Network, Owners, Spec};
 use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 
 /// What every mount has that is not a device.
@@ -20,6 +21,9 @@ pub(super) const SAFE: u64 = ATTR_NOSUID | ATTR_NODEV;
 /// preference, 1000 the maximum. Where the launch has host root's `CAP_SYS_RESOURCE` this is also the least that a sandbox can give
 /// itself; elsewhere it is a preference that a program inside can take back, down to its maker's own.
 pub(crate) const OOM_SCORE: &CStr = c"300";
+
+/// The home of the sandbox' user, from the root.
+const USER_HOME: &CStr = c"home/user";
 
 /// What can be done before the id maps are there, then the ids, then the stage.
 pub(super) fn identity(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<(), Error> {
@@ -56,14 +60,16 @@ pub(super) fn root<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), Er
     let layers = layer(out, TreeOrigin::Layers, TreeMap::Plain, SAFE)?;
     let mut lowers = vec![own(spec, out)?];
     for lower in &spec.root.lowers {
-        lowers.push(layer(out, TreeOrigin::Fd(*lower), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?);
+        lowers.push(layer(out, TreeOrigin::Fd(lower.dir), map_of(lower.owners), SAFE | ATTR_RDONLY)?);
     }
     overlay(out, &lowers, Some((&layers, "")), (Layers::OfSeveral, spec.durability), "/new")?;
     let Some(host) = &spec.root.host else { return Ok(()) };
-    let lowers = [
-        layer(out, TreeOrigin::Fd(host.additions), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?,
-        layer(out, TreeOrigin::Path(host.roots.usr.clone()), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?,
-    ];
+    let mut lowers = Vec::with_capacity(host.usr.len() + 2);
+    for lower in &host.usr {
+        lowers.push(layer(out, TreeOrigin::Fd(lower.dir), map_of(lower.owners), SAFE | ATTR_RDONLY)?);
+    }
+    lowers.push(layer(out, TreeOrigin::Fd(host.additions), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?);
+    lowers.push(layer(out, TreeOrigin::Path(host.roots.usr.clone()), TreeMap::Sandbox, SAFE | ATTR_RDONLY)?);
     // Only where the mount maps ids do the owners of the host's files have names inside, which a copy needs.
     let upper = matches!(spec.ids, IdMode::Range { .. }).then_some((layers.as_str(), "usr-"));
     overlay(out, &lowers, upper, (Layers::of(host), spec.durability), "/new/usr")?;
@@ -93,13 +99,34 @@ fn own(spec: &Spec<'_>, out: &mut Building<'_>) -> Result<String, Error> {
         let path = c(format!("{LAYER}/etc/{name}"))?;
         out.push(Step::File { path, mode: 0o644, bytes: text.into_bytes() });
     }
-    if spec.root.host.is_some() && spec.ids.has_root() {
+    if spec.ids.has_root() && !has_home(spec)? {
         let home = c(format!("{LAYER}/home/user"))?;
         out.push(Step::Dir { path: c(format!("{LAYER}/home"))?, mode: 0o755 });
         out.push(Step::Dir { path: home.clone(), mode: 0o755 });
         out.push(Step::OwnFolder { path: home, uid: USER_ID, gid: USER_ID });
     }
     Ok(LAYER.to_owned())
+}
+
+/// Whether a layer above the lowest has the home of the user: then its owner is right already, and what was made of it stays. The lowest one, which
+/// nobody inside made, belongs to root throughout.
+fn has_home(spec: &Spec<'_>) -> Result<bool, Error> {
+    let above = spec.root.lowers.split_last().map_or(&[][..], |(_, above)| above);
+    for lower in above {
+        match statat(lower.dir, USER_HOME, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => return Ok(true),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
+            Err(cause) => return Err(Error::io("look for the home folder in", "a layer", cause)),
+        }
+    }
+    Ok(false)
+}
+
+fn map_of(owners: Owners) -> TreeMap {
+    match owners {
+        Owners::Inside => TreeMap::Sandbox,
+        Owners::From(first) => TreeMap::From(first),
+    }
 }
 
 /// 32 hexadecimal digits: the same at each launch of a sandbox, and another for every other one.
@@ -136,7 +163,11 @@ pub(super) fn mounts<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), 
             Access::ReadOnly => SAFE | ATTR_RDONLY,
             Access::ReadWrite => SAFE,
         };
-        let tree = out.tree(TreeOrigin::Fd(mount.source), TreeMap::Owner, attrs);
+        let map = match mount.owners {
+            MountOwners::User => TreeMap::Owner,
+            MountOwners::Stored(owners) => map_of(owners),
+        };
+        let tree = out.tree(TreeOrigin::Fd(mount.source), map, attrs);
         let mut prefixes = Vec::new();
         let mut prefix = std::path::PathBuf::new();
         for component in mount.target.components().skip(1) {

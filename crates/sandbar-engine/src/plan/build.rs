@@ -14,11 +14,13 @@ use crate::ids::IdMode;
 use crate::limits::{DEFAULT_NOFILE, Enforced, Enforcement, Limits};
 use crate::obstacle::Obstacle;
 use crate::seccomp::{Instruction, SetidBits};
-use crate::spec::{Access, Spec};
+use crate::spec::{Access, MAX_LOWERS, Mount, MountOwners, Spec};
 
 /// Where the layers are while the root file system is put together; it shows in the mount options inside.
 pub(crate) const STAGE_LAYERS: &str = "/l";
 
+/// Layers of `/usr` that are always there: our additions and the host's folder.
+const HOST_USR: usize = 2;
 /// Linux allows 64 bytes.
 const MAX_HOSTNAME: usize = 64;
 
@@ -63,6 +65,8 @@ pub(crate) enum TreeMap {
     Plain,
     /// 0 on disk is 0 inside, and so on.
     Sandbox,
+    /// This id on disk is 0 inside, and so on.
+    From(u32),
     /// The owner of the folder is `user` inside, nobody else has a name.
     Owner,
 }
@@ -70,7 +74,9 @@ pub(crate) enum TreeMap {
 /// Orders the launch of `spec` on `host`. Nothing is touched; what can be refused beforehand is refused here.
 pub fn plan<'a>(spec: &Spec<'a>, host: &Host) -> Result<Plan<'a>, Error> {
     check(spec, host)?;
-    let read_write = spec.mounts.iter().any(|mount| mount.access == Access::ReadWrite);
+    let read_write =
+        |mount: &Mount<'_>| mount.access == Access::ReadWrite && mount.owners == MountOwners::User;
+    let read_write = spec.mounts.iter().any(read_write);
     let setid = if read_write { SetidBits::Refused } else { SetidBits::Allowed };
     let enforced = enforced(spec);
     let mut building = Building { trees: Vec::new(), steps: Vec::new() };
@@ -182,6 +188,11 @@ fn check(spec: &Spec<'_>, host: &Host) -> Result<(), Error> {
     }
     if spec.root.lowers.is_empty() {
         return refuse("root", "has no layer");
+    }
+    let usr = spec.root.host.as_ref().map_or(0, |host| host.usr.len() + HOST_USR);
+    // One more is the sandbox' own.
+    if spec.root.lowers.len() + 1 > MAX_LOWERS || usr > MAX_LOWERS {
+        return refuse("root", &format!("has more layers than the {MAX_LOWERS} that one overlay can have"));
     }
     if !spec.agent.is_absolute() || spec.agent.file_name().is_none() {
         return refuse(&spec.agent.to_string_lossy(), "the agent's path must be absolute");

@@ -9,7 +9,7 @@ use crate::host::{Host, Inotify, UserCounts, UserNamespaces};
 use crate::ids::{IdMode, SubIds};
 use crate::limits::{Enforcement, Limits};
 use crate::rootfs::HostRoots;
-use crate::spec::{Access, Durability, HostPrograms, Mount, Network, Root, Spec};
+use crate::spec::{Access, Durability, HostPrograms, Mount, MountOwners, Network, Root, Spec};
 use crate::sys::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 
 /// One byte more than the kernel takes.
@@ -55,7 +55,10 @@ fn with_plan<T>(
         id: "s1",
         hostname: "box",
         ids,
-        root: Root { lowers: vec![fd], host: Some(HostPrograms { additions: fd, roots: &roots }) },
+        root: Root {
+            lowers: vec![fd.into()],
+            host: Some(HostPrograms { usr: Vec::new(), additions: fd, roots: &roots }),
+        },
         writable: fd,
         durability: Durability::default(),
         mounts: Vec::new(),
@@ -213,7 +216,8 @@ fn a_read_write_mount_takes_setid_bits_away_from_all() {
             &host(1000),
             |spec| {
                 let source = rustix::fs::CWD;
-                spec.mounts = vec![Mount { source, target: Path::new("/work"), access }];
+                spec.mounts =
+                    vec![Mount { source, target: Path::new("/work"), access, owners: MountOwners::User }];
             },
             |plan| plan.unwrap().filter.len(),
         )
@@ -251,8 +255,12 @@ fn what_can_be_refused_beforehand_is() {
             IdMode::Single,
             &host(1000),
             |spec| {
-                let mount =
-                    Mount { source: rustix::fs::CWD, target: Path::new(target), access: Access::ReadOnly };
+                let mount = Mount {
+                    source: rustix::fs::CWD,
+                    target: Path::new(target),
+                    access: Access::ReadOnly,
+                    owners: MountOwners::User,
+                };
                 spec.mounts = vec![mount];
             },
             |plan| plan.err().map(|e| e.to_string()),

@@ -120,6 +120,41 @@ pub fn build_skeleton(dir: BorrowedFd<'_>, roots: &HostRoots) -> Result<(), Erro
     Ok(())
 }
 
+/// Makes in `dir`, an empty folder of the caller's, what lies below every root file system that is not the host's own: the folders that things are
+/// mounted on, the two users that every sandbox has, and `sudo`. Whatever an image has of these is used instead.
+pub fn build_bare(dir: BorrowedFd<'_>) -> Result<(), Error> {
+    let root = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(SKELETON_ROOT);
+    make_dir(&root, 0o755)?;
+    for (name, mode) in FOLDERS {
+        make_dir(&root.join(name), *mode)?;
+    }
+    make_link(OsStr::new("/run"), &root.join("var/run"))?;
+    let etc = root.join("etc");
+    for (name, text) in [
+        ("passwd", PASSWD),
+        ("group", GROUP),
+        ("hosts", HOSTS),
+        ("nsswitch.conf", NSSWITCH),
+        ("profile", PROFILE),
+        ("resolv.conf", ""),
+    ] {
+        make_file(&etc.join(name), text.as_bytes(), 0o644)?;
+    }
+    make_link(OsStr::new("/proc/self/mounts"), &etc.join("mtab"))?;
+    for name in ["usr/local", "usr/local/bin"] {
+        make_dir(&root.join(name), 0o755)?;
+    }
+    // Before the one of an image in every usual search path: that one can't have the privilege that it needs.
+    make_link(OsStr::new(AGENT_PATH), &root.join("usr/local/bin/sudo"))
+}
+
+/// Opens what [`build_bare`] made in `dir`.
+pub fn open_bare(dir: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(dir, SKELETON_ROOT, flags, Mode::empty())
+        .map_err(|cause| Error::io("open skeleton folder", SKELETON_ROOT, cause))
+}
+
 /// Copies what a named entry reaches, without ever following a link out of what is listed.
 struct Copier {
     files: usize,

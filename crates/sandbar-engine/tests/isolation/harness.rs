@@ -17,8 +17,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, wai
 use sandbar_engine::mount_source::Allowed;
 use sandbar_engine::rootfs::{HostRoots, Skeleton, build_skeleton};
 use sandbar_engine::{
-    Access, Cgroup, Durability, Host, HostPrograms, IdMode, LAYERS_FOLDER, Launched, Limits, Mount, Network,
-    Root, Spec, launch, plan, remove_tree, sealed_memfd,
+    Access, Cgroup, Durability, Host, HostPrograms, IdMode, LAYERS_FOLDER, Launched, Limits, Mount,
+    MountOwners, Network, Root, Spec, launch, plan, remove_tree, sealed_memfd,
 };
 
 /// Nothing in these tests takes anywhere near as long.
@@ -134,15 +134,24 @@ impl Bench {
         let mounts = sources
             .iter()
             .zip(&options.mounts)
-            .map(|(source, (_, target, access))| Mount { source: source.as_fd(), target, access: *access })
+            .map(|(source, (_, target, access))| Mount {
+                source: source.as_fd(),
+                target,
+                access: *access,
+                owners: MountOwners::User,
+            })
             .collect();
         let spec = Spec {
             id: &name,
             hostname: "probe-box",
             ids: ids.clone(),
             root: Root {
-                lowers: vec![self.skeleton.root.as_fd()],
-                host: Some(HostPrograms { additions: self.skeleton.usr.as_fd(), roots: &self.roots }),
+                lowers: vec![self.skeleton.root.as_fd().into()],
+                host: Some(HostPrograms {
+                    usr: Vec::new(),
+                    additions: self.skeleton.usr.as_fd(),
+                    roots: &self.roots,
+                }),
             },
             writable: writable.as_fd(),
             durability: options.durability,

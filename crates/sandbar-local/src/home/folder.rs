@@ -192,7 +192,7 @@ pub(super) fn place(id: &SandboxId) -> String {
     format!("sandboxes/{id}")
 }
 
-fn read_bounded(file: &OwnedFd, limit: usize) -> std::io::Result<Vec<u8>> {
+pub(super) fn read_bounded(file: &OwnedFd, limit: usize) -> std::io::Result<Vec<u8>> {
     let size = usize::try_from(fstat(file)?.st_size).unwrap_or(usize::MAX);
     if size > limit {
         return Err(std::io::Error::other(format!("it is larger than {limit} bytes")));

@@ -17,7 +17,7 @@ const FORMAT: u32 = 1;
 /// Longest `version` file that is read, in bytes.
 const MAX_VERSION: usize = 64;
 /// Folders of the data folder.
-const FOLDERS: &[&str] = &["names", "ids", "templates", SANDBOXES, "trash", POOL];
+const FOLDERS: &[&str] = &["names", "ids", "templates", "layers", "volumes", SANDBOXES, "trash", POOL];
 /// The folder of the sandboxes' own.
 const SANDBOXES: &str = "sandboxes";
 /// Emptied folders of layers for other sandboxes.
@@ -91,7 +91,7 @@ impl Home {
     }
 
     /// Names in one of its folders; none if the folder is not there.
-    pub(super) fn entries(&self, folder: &str) -> rustix::io::Result<Vec<String>> {
+    pub(crate) fn entries(&self, folder: &str) -> rustix::io::Result<Vec<String>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Some(dir) = found(openat(&self.dir, folder, flags, Mode::empty()))? else {
             return Ok(Vec::new());
@@ -107,6 +107,27 @@ impl Home {
             }
         }
         Ok(names)
+    }
+
+    /// A file in it, of `limit` bytes at most; `None` means that there is positively none.
+    pub(crate) fn read_at(&self, place: &str, limit: usize) -> std::io::Result<Option<Vec<u8>>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let Some(file) = found(openat(&self.dir, place, flags, Mode::empty()))? else { return Ok(None) };
+        super::folder::read_bounded(&file, limit).map(Some)
+    }
+
+    /// Puts a file in the place of the one before: whole, or not at all, and on the disk when this answers.
+    pub(crate) fn replace_at(&self, place: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let new = format!("{place}.new-{}", crate::id::random_text(8)?);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mut file = std::fs::File::from(openat(&self.dir, &new, flags, Mode::RUSR | Mode::WUSR)?);
+        let done = std::io::Write::write_all(&mut file, bytes)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| Ok(renameat(&self.dir, new.as_str(), &self.dir, place)?));
+        if done.is_err() {
+            let _ = unlinkat(&self.dir, new.as_str(), AtFlags::empty());
+        }
+        done
     }
 
     fn check_owner(&self) -> Result<()> {

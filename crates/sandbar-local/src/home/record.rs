@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::audit::AuditOrders;
 use crate::doctor;
+use crate::store::Boot;
 
 /// The record as it stands on disk: what the last shim wrote. [`crate::observe`] corrects it by what it sees.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,8 +61,11 @@ pub(crate) struct Private {
     pub(crate) shim: Option<AgentMark>,
     /// Whom it belongs to, if it does not outlive its maker.
     pub(crate) owner: Option<Owner>,
-    /// The digest of the host's programs that it was made over.
+    /// The digest of the host's programs that it was made over; empty where it does not lie over them.
     pub(crate) fingerprint: String,
+    /// What it boots from; absent in records of earlier versions, where it is the `host` template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) boot: Option<Boot>,
     /// Published ports whose address on the host was chosen: another one will not do. Absent in records of earlier versions.
     #[serde(default)]
     pub(crate) chosen_ports: Vec<u16>,
@@ -243,6 +247,7 @@ mod tests {
                 shim: None,
                 owner: None,
                 fingerprint: "f".into(),
+                boot: None,
                 chosen_ports: Vec::new(),
                 fallbacks: Vec::new(),
                 audit: None,

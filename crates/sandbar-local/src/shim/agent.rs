@@ -15,7 +15,6 @@ use super::protocol::{CreateOrders, MainOrder};
 use crate::doctor;
 use crate::error::io_error;
 use crate::home::{Folder, Home};
-use crate::template;
 
 /// Socket of the guest protocol, in the sandbox' folder.
 pub(crate) const AGENT_SOCKET: &str = "agent.sock";
@@ -106,7 +105,7 @@ pub(super) fn config(
     let config = AgentConfig {
         version: CONFIG_VERSION,
         sandbox_id: id.as_str(),
-        template_id: template::HOST,
+        template_id: orders.boot.template.as_str(),
         default_user: "user",
         env: orders.env.iter().collect(),
         deadline_unix_ms: deadline

@@ -15,8 +15,8 @@ use super::protocol::CreateOrders;
 use super::shared::Shared;
 use crate::error::{fail, io_error};
 use crate::home::{AgentMark, Home, NO_EGRESS, Private, StoredRecord, isolation, now};
+use crate::store::{Hold, StoreLock};
 use crate::teardown::{self, Ending, Groups, Layers};
-use crate::template;
 
 /// Makes the sandbox up to its configured agent, of what was prepared where that fits. A failure leaves nothing, or its error names what is left.
 pub(super) fn create(
@@ -28,6 +28,14 @@ pub(super) fn create(
     // Before anything is made: an address that can't be had is known now, and is kept from now on.
     let listeners =
         orders.ports.iter().map(|port| Listener::bind("create", (*port).into())).collect::<Result<_>>()?;
+    // What it boots from stays until its record says that it does.
+    let _store = if orders.boot.layers.is_empty() {
+        None
+    } else {
+        let lock = StoreLock::take(&home, Hold::Shared, "create")?;
+        orders.boot.check(&home)?;
+        Some(lock)
+    };
     let shape = orders.shape();
     let gateway = if orders.egress.is_some() { Gateway::Required } else { Gateway::IfPossible };
     let prepared = match prepared.filter(|prepared| prepared.fits(&home, &shape, gateway)) {
@@ -137,7 +145,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
         name: orders.name.clone(),
         project: orders.project.clone(),
         state: State::Creating,
-        template: template::HOST.to_owned(),
+        template: orders.boot.template.as_str().to_owned(),
         labels: orders.labels.clone(),
         created_at: now(),
         started_at: None,
@@ -156,7 +164,8 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
             agent: Some(agent),
             shim: own_mark()?,
             owner: orders.owner.clone(),
-            fingerprint: parts.base.fingerprint.clone(),
+            fingerprint: if orders.boot.on_host { parts.base.fingerprint.clone() } else { String::new() },
+            boot: Some(orders.boot.clone()),
             chosen_ports: Vec::new(),
             fallbacks: parts.fallbacks.clone(),
             audit: orders.audit.clone(),

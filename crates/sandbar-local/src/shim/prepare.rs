@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbar_core::{Error, ErrorKind, Limit, LimitState, MountAccess, Result};
 use sandbar_engine::{
-    Cgroup, Durability, Enforced, Enforcement, Host, HostPrograms, IdMode, Launched, Mount, Network,
-    Obstacle, Root, Spec,
+    Cgroup, Durability, Enforced, Enforcement, Host, IdMode, Launched, Mount, MountOwners, Network, Obstacle,
+    Spec,
 };
 
 use super::agent;
@@ -166,7 +166,7 @@ impl Place<'_> {
         let (ids, slot) = self.ids()?;
         // Without them it makes its own.
         let _ = self.home.reuse_layers(self.folder, &ids);
-        let skeleton = self.base.skeleton(self.home)?;
+        let boot = self.shape.boot.open(self.home, self.base, &ids)?;
         let limits = self.shape.limits.to_engine();
         let cgroup = Cgroup::create(&self.host.cgroups, self.folder.id().as_str(), &limits)
             .map_err(|cause| engine("create", cause))?;
@@ -178,10 +178,7 @@ impl Place<'_> {
             id: self.folder.id().as_str(),
             hostname: self.folder.id().as_str(),
             ids: ids.clone(),
-            root: Root {
-                lowers: vec![skeleton.root.as_fd()],
-                host: Some(HostPrograms { additions: skeleton.usr.as_fd(), roots: &self.base.roots }),
-            },
+            root: boot.root(self.base),
             writable: self.folder.as_fd(),
             // Nobody can ask for its files after a crash of the host: it is destroyed with its maker.
             durability: if self.shape.owned { Durability::Volatile } else { Durability::Synced },
@@ -290,6 +287,7 @@ fn to_engine<'a>(mount: &'a MountOrder, source: &'a OwnedFd) -> Mount<'a> {
             MountAccess::ReadOnly => sandbar_engine::Access::ReadOnly,
             MountAccess::ReadWrite => sandbar_engine::Access::ReadWrite,
         },
+        owners: MountOwners::User,
     }
 }
 

@@ -14,9 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::audit::AuditOrders;
 use crate::error::ErrorForm;
 use crate::home::{Owner, SealedPolicy};
+use crate::store::Boot;
 
-/// The newest version of the protocol. Version 2 has main commands, limits that change, and an audit record; version 3 has egress policies.
-pub(crate) const VERSION: u32 = 3;
+/// The newest version of the protocol. Version 2 has main commands, limits that change, and an audit record; version 3 has egress policies,
+/// version 4 has templates.
+pub(crate) const VERSION: u32 = 4;
 /// The oldest version that this one understands. What is sent carries the oldest version that has it, so that a shim or an executable of before goes on
 /// with what it knows, and refuses the rest instead of passing it over.
 pub(crate) const OLDEST: u32 = 1;
@@ -49,6 +51,9 @@ pub(crate) enum Task {
 /// What of a creation decides how the kernel's part of a sandbox is made. Nothing in it is anybody's secret or name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shape {
+    /// What it boots from; absent in orders of earlier versions, where it is the `host` template.
+    #[serde(default = "Boot::host")]
+    pub(crate) boot: Boot,
     pub(crate) mounts: Vec<MountOrder>,
     pub(crate) limits: LimitOrders,
     /// Whether it ends with its maker.
@@ -58,6 +63,9 @@ pub(crate) struct Shape {
 /// What to make. Everything is decided: the shim adds no default.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CreateOrders {
+    /// What it boots from; absent in orders of earlier versions, where it is the `host` template.
+    #[serde(default = "Boot::host")]
+    pub(crate) boot: Boot,
     pub(crate) name: Option<SandboxName>,
     pub(crate) project: Option<ProjectId>,
     pub(crate) env: EnvVars,
@@ -111,6 +119,8 @@ impl Task {
     /// The oldest version of the protocol that has all of it.
     pub(crate) fn version(&self) -> u32 {
         match self {
+            Self::Create(orders) if orders.boot != Boot::host() => 4,
+            Self::Prepare(shape) if shape.boot != Boot::host() => 4,
             Self::Create(orders) if orders.egress.is_some() || !is_destroy(&orders.on_deadline) => 3,
             Self::Create(orders) if orders.main.is_some() || orders.audit.is_some() => 2,
             Self::Prepare(_) => 2,
@@ -150,7 +160,12 @@ impl From<PortOrder> for PortPublication {
 impl CreateOrders {
     /// What has to be known before anything else of it is.
     pub(crate) fn shape(&self) -> Shape {
-        Shape { mounts: self.mounts.clone(), limits: self.limits.clone(), owned: self.owner.is_some() }
+        Shape {
+            boot: self.boot.clone(),
+            mounts: self.mounts.clone(),
+            limits: self.limits.clone(),
+            owned: self.owner.is_some(),
+        }
     }
 }
 
@@ -421,7 +436,10 @@ mod tests {
     #[test]
     fn orders_that_an_older_shim_would_pass_over_are_of_a_newer_version() {
         let options = || sandbar_core::CreateOptions::new().with_limit_demand(LimitDemand::BestEffort);
-        let plain = || crate::options::resolve(options(), &crate::config::Defaults::default()).unwrap();
+        let plain = || {
+            let home = std::path::Path::new("/nonexistent");
+            crate::options::resolve(options(), home, &crate::config::Defaults::default()).unwrap()
+        };
         let version = |orders: CreateOrders| Task::Create(Box::new(orders)).version();
         let shape = plain().shape();
         assert_eq!(version(plain()), 1);

@@ -239,7 +239,7 @@ mod tests {
     fn another_version_is_told_ours_and_nonsense_is_refused() {
         let refusal = |line: &[u8]| *parse(line).expect_err("refused");
         assert!(
-            matches!(refusal(br#"{"v":4,"op":"levitate"}"#), Reply::Versions(known) if known == [1, 2, 3])
+            matches!(refusal(br#"{"v":5,"op":"levitate"}"#), Reply::Versions(known) if known == [1, 2, 3, 4])
         );
         assert!(matches!(refusal(br#"{"v":1,"op":"levitate"}"#), Reply::Failed(_)));
         assert!(matches!(refusal(b"\xff\n"), Reply::Failed(_)));

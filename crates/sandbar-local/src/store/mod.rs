@@ -1,0 +1,22 @@
+//! What sandboxes boot from and share: read-only layers, and templates, which name some of them (decision 0013).
+//!
+//! A layer is complete from the moment it has its name and never changes after that. Who makes a record or a template that names a layer holds the
+//! store's lock, shared, from before he looks for the layer until the name is written; who removes holds it alone. So nothing goes that somebody
+//! just began to use.
+
+#![allow(dead_code, unused_imports, reason = "templates, forks and volumes are being built on it")]
+
+mod boot;
+mod ids;
+mod layer;
+mod lock;
+mod stage;
+mod template;
+mod usage;
+
+pub(crate) use boot::{Boot, OpenBoot, TemplateDefaults};
+pub(crate) use ids::{LayerId, StoreIds};
+pub(crate) use layer::{Layer, LayerDocument};
+pub(crate) use lock::{Hold, StoreLock};
+pub(crate) use stage::Staged;
+pub(crate) use template::TemplateDocument;

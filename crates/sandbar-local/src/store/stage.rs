@@ -1,0 +1,160 @@
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fsync, mkdirat, openat, renameat};
+use rustix::io::Errno;
+use sandbar_core::Result;
+
+use super::layer::{DOCUMENT, LAYERS, ROOT, USR};
+use super::{LayerDocument, LayerId, StoreIds};
+use crate::error::{found, io_error};
+use crate::home::Home;
+use crate::id::random_text;
+
+/// What a layer is called while it is being made.
+const UNFINISHED: &str = ".new-";
+
+/// A layer in the making. Dropped, it is taken back; after a crash, [`sweep`] does that.
+#[derive(Debug)]
+pub(crate) struct Staged<'a> {
+    home: &'a Home,
+    name: String,
+    /// Held with a lock while it is being made: what nobody holds is wreckage.
+    dir: OwnedFd,
+    ids: StoreIds,
+    is_finished: bool,
+}
+
+impl<'a> Staged<'a> {
+    /// An empty one, whose files are to be of these ids. [`ROOT`] and [`USR`] are for the caller to make: who owns them depends on who fills them.
+    pub(crate) fn new(home: &'a Home, ids: StoreIds) -> Result<Self> {
+        let broken =
+            |cause: Errno| io_error("make a layer", &format!("`{}/{LAYERS}`", home.path().display()), cause);
+        let name = format!("{UNFINISHED}{}", random_text(12).map_err(broken)?);
+        let place = format!("{LAYERS}/{name}");
+        mkdirat(home, &place, Mode::RWXU).map_err(broken)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let opened = openat(home, &place, flags, Mode::empty())
+            .and_then(|dir| flock(&dir, FlockOperation::NonBlockingLockExclusive).map(|()| dir));
+        match opened {
+            Ok(dir) => Ok(Self { home, name, dir, ids, is_finished: false }),
+            Err(cause) => {
+                let _ = home.remove_tree(LAYERS, &name, &ids.to_mode());
+                Err(broken(cause))
+            }
+        }
+    }
+
+    /// Its folder, which belongs to the caller and is open to nobody else.
+    pub(crate) fn dir(&self) -> &OwnedFd {
+        &self.dir
+    }
+
+    /// Where it is, from the data folder.
+    pub(crate) fn place(&self) -> String {
+        format!("{LAYERS}/{}", self.name)
+    }
+
+    /// Makes [`ROOT`] or [`USR`] in it, owned by the caller.
+    pub(crate) fn make_part(&self, part: &str) -> Result<OwnedFd> {
+        debug_assert!(part == ROOT || part == USR);
+        let broken = |cause: Errno| io_error("make a layer", &format!("its `{part}`"), cause);
+        mkdirat(&self.dir, part, Mode::from_raw_mode(0o755)).map_err(broken)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        openat(&self.dir, part, flags, Mode::empty()).map_err(broken)
+    }
+
+    /// Gives it its name, by which others find it. `false` means that there is a layer of that name already: then this one is taken back.
+    pub(crate) fn finish(mut self, id: &LayerId, size_bytes: Option<u64>) -> Result<bool> {
+        let broken = |cause: std::io::Error| io_error("make a layer", &format!("layer `{id}`"), cause);
+        let document = LayerDocument::new(id.clone(), self.ids.clone(), size_bytes);
+        let text = serde_json::to_vec(&document).map_err(|cause| broken(cause.into()))?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(&self.dir, DOCUMENT, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|cause| broken(cause.into()))?;
+        let mut file = std::fs::File::from(file);
+        std::io::Write::write_all(&mut file, &text).map_err(broken)?;
+        // What has a name is whole, after a crash of the machine too: the files of it are the caller's to sync.
+        fsync(&file).and_then(|()| fsync(&self.dir)).map_err(|cause| broken(cause.into()))?;
+        match renameat(self.home, self.place(), self.home, format!("{LAYERS}/{id}")) {
+            Ok(()) => {
+                self.is_finished = true;
+                Ok(true)
+            }
+            Err(Errno::EXIST | Errno::NOTEMPTY) => Ok(false),
+            Err(cause) => Err(broken(cause.into())),
+        }
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // What can't be removed now, a later command removes.
+            let _ = self.home.remove_tree(LAYERS, &self.name, &self.ids.to_mode());
+        }
+    }
+}
+
+/// Removes layers that somebody began and nobody makes any more; at most `budget` of them.
+pub(crate) fn sweep(home: &Home, budget: usize) -> rustix::io::Result<()> {
+    let names = home.entries(LAYERS)?;
+    for name in names.into_iter().filter(|name| name.starts_with(UNFINISHED)).take(budget) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let place = format!("{LAYERS}/{name}");
+        let Some(dir) = found(openat(home, &place, flags, Mode::empty()))? else { continue };
+        // Its maker may have finished it between the two: then it has another name by now, and nothing is here.
+        if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let mode = StoreIds::of(&sandbar_engine::Host::observe()).to_mode();
+            let _ = home.remove_tree(LAYERS, &name, &mode);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Hold, Layer, StoreLock};
+    use super::*;
+
+    fn home() -> (tempfile::TempDir, Home) {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = Home::ensure(&scratch.path().join("home")).unwrap();
+        (scratch, home)
+    }
+
+    #[test]
+    fn a_layer_is_there_once_it_is_whole_and_only_once() {
+        let (_scratch, home) = home();
+        let id = LayerId::random().unwrap();
+        let staged = Staged::new(&home, StoreIds::Single).unwrap();
+        staged.make_part(ROOT).unwrap();
+        assert!(Layer::open(&home, &id).unwrap().is_none());
+        assert!(staged.finish(&id, Some(3)).unwrap());
+        let layer = Layer::open(&home, &id).unwrap().unwrap();
+        assert!(layer.usr.is_none() && layer.document.size_bytes == Some(3));
+        let again = Staged::new(&home, StoreIds::Single).unwrap();
+        again.make_part(ROOT).unwrap();
+        assert!(!again.finish(&id, None).unwrap());
+        assert_eq!(home.layers().unwrap(), [id]);
+    }
+
+    #[test]
+    fn what_nobody_finishes_is_swept_and_what_somebody_makes_stays() {
+        let (_scratch, home) = home();
+        let staged = Staged::new(&home, StoreIds::Single).unwrap();
+        mkdirat(&home, "layers/.new-dead", Mode::RWXU).unwrap();
+        sweep(&home, 9).unwrap();
+        assert_eq!(home.entries(LAYERS).unwrap(), std::slice::from_ref(&staged.name));
+        drop(staged);
+        assert!(home.entries(LAYERS).unwrap().is_empty());
+    }
+
+    #[test]
+    fn sharers_share_and_one_is_alone() {
+        let (_scratch, home) = home();
+        let one = StoreLock::take(&home, Hold::Shared, "test").unwrap();
+        let two = StoreLock::take(&home, Hold::Shared, "test").unwrap();
+        drop((one, two));
+        assert!(StoreLock::take(&home, Hold::Alone, "test").unwrap().is_alone());
+    }
+}
