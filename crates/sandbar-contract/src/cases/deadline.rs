@@ -17,7 +17,7 @@ group!("deadline";
     commands_do_not_extend_it, action_can_be_changed,
 );
 
-const SHORT: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(7200);
 
 /// A sandbox that ends in an hour.

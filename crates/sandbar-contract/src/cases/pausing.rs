@@ -91,12 +91,12 @@ async fn sleeping_makes_no_progress(bed: &Bed<'_>) -> Checked {
     sh(&*sandbox, script).await?;
     eventually("the first tick", || async { Ok(sandbox.files().exists(&path).await?) }).await?;
     sandbox.require_pausing()?.hibernate().await?;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     sandbox.require_pausing()?.resume().await?;
     let lines = sh(&*sandbox, "wc -l < /tmp/ticks").await?;
     let ticks: usize = lines.stdout_lossy().trim().parse().unwrap_or(usize::MAX);
-    // In a second awake it would have made about fifty; the few before and after sleep are its right.
-    ensure!(ticks < 35, "a sleeping sandbox went on: {ticks} ticks");
+    // In three seconds awake it would have made about a hundred and fifty; those before and after sleep, on a busy machine, are its right.
+    ensure!(ticks < 110, "a sleeping sandbox went on: {ticks} ticks");
     Ok(())
 }
 
