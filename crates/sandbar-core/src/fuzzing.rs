@@ -1,5 +1,6 @@
 //! What the fuzz targets run (decision 0009): each function takes any bytes and panics where a promise does not hold.
 
+pub use crate::build_file::fuzzing::build_file;
 pub use crate::egress::fuzzing::{egress_rule, hostname};
 use crate::{
     EnvVars, GuestPath, Labels, ProjectId, SandboxId, SandboxName, TemplateId, UserName, VolumeName,
@@ -78,5 +79,5 @@ pub fn shell(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    sandbar_replay::replay_tests!(guest_path, names, shell, hostname, egress_rule);
+    sandbar_replay::replay_tests!(build_file, guest_path, names, shell, hostname, egress_rule);
 }

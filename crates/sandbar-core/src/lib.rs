@@ -7,6 +7,7 @@
 //! error. A part that is missing is `None`, an option that is missing is [`ErrorKind::Unsupported`] before any effect, an attempt that failed
 //! is anything else. What is unknown resolves to the side that destroys nothing. Results are measurements. Nothing falls back silently.
 
+mod build_file;
 mod capabilities;
 mod command;
 mod egress;
@@ -26,6 +27,7 @@ mod publication;
 mod record;
 mod sandbox;
 
+pub use build_file::{BuildFile, BuildInstruction, BuildLine, MAX_BUILD_FILE};
 pub use capabilities::{Capabilities, Capability};
 pub use command::{Command, ExitStatus, KillCause, Output};
 pub use egress::{

@@ -1,6 +1,7 @@
 //! The parts of the contract: the two that every sandbox has (commands, files), and the optional ones.
 
 mod archive;
+mod builds;
 mod commands;
 mod files;
 mod guest;
@@ -14,6 +15,7 @@ mod usage;
 mod watching;
 
 pub use archive::{Archive, ImportReport};
+pub use builds::{BuildCache, BuildLog, BuildSpec, BuildStep, Builds, MAX_BUILD_STEPS};
 pub use commands::{Commands, DEFAULT_OUTPUT_LIMIT, RunOptions, Stdin};
 pub use files::{
     ByteStream, EntryKind, FileEntry, FileRange, FileRead, Files, FilesExt, ListOptions, ReadOptions,
@@ -33,9 +35,6 @@ pub use processes::{
     Process, ProcessControl, ProcessEvent, ProcessEvents, ProcessExit, ProcessId, ProcessInfo, ProcessInput,
     ProcessOrigin, ProcessState, Processes, PtySize, Signal, SignalReach, SpawnOptions, StdinMode,
 };
-pub use store::{
-    BuildLog, BuildSpec, BuildStep, Builds, CommitOptions, Template, Templates, VolumeInfo, VolumeQuery,
-    Volumes,
-};
+pub use store::{CommitOptions, Template, Templates, VolumeInfo, VolumeQuery, Volumes};
 pub use usage::{EndCause, UsageEntry, UsageHistory, UsageReport};
 pub use watching::{FileChange, FileChangeKind, WatchEvents, WatchOptions, Watching};

@@ -1,14 +1,19 @@
 use async_trait::async_trait;
-use futures::stream::BoxStream;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{Command, EnvVars, GuestPath, Result, SandboxId, TemplateId, UserName, VolumeName};
+use crate::{GuestPath, Result, SandboxId, TemplateId, VolumeName};
 
 /// Templates: file systems to boot from.
 #[async_trait]
 pub trait Templates: Send + Sync {
-    /// Captures a sandbox's file system. Committing an id again replaces it. A capture path that can't be included is an error.
+    /// Captures a sandbox's file system.
+    ///
+    /// # Behavior
+    /// - Committing an id again replaces it, at once and whole; sandboxes made from the one before go on as they are.
+    /// - A capture path that does not exist, or that is on or holds a mounted volume or folder of the host, is an error that names it, and nothing is made.
+    /// - What gives privileges (setuid, setgid) and what is no file of the sandbox' own users does not survive.
+    /// - What is told to the sandbox alone (its environment, name, secrets) is not in it.
     ///
     /// ```
     /// # use sandbar_core::*;
@@ -69,55 +74,6 @@ pub struct Template {
     pub label: Option<String>,
     /// Whether a sandbox depends on it. Unknown counts as in use.
     pub in_use: bool,
-}
-
-/// Building templates from steps.
-#[async_trait]
-pub trait Builds: Send + Sync {
-    /// Builds a template; the stream ends with it or with the error of the step that failed.
-    async fn build(&self, spec: BuildSpec) -> Result<BoxStream<'static, Result<BuildLog>>>;
-}
-
-/// How to build a template.
-#[derive(Clone, Debug)]
-pub struct BuildSpec {
-    /// As what.
-    pub template: TemplateId,
-    /// From what.
-    pub base: Option<TemplateId>,
-    /// The steps.
-    pub steps: Vec<BuildStep>,
-}
-
-/// One step.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum BuildStep {
-    /// Runs a command.
-    Run(Command),
-    /// Unpacks a tar.
-    Copy {
-        /// The tar.
-        tar: bytes::Bytes,
-        /// Where to.
-        to: GuestPath,
-    },
-    /// Sets variables for what follows and for sandboxes made from it.
-    Env(EnvVars),
-    /// Sets the working folder.
-    Workdir(GuestPath),
-    /// Sets the user.
-    User(UserName),
-}
-
-/// A word from a build.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum BuildLog {
-    /// A line of output.
-    Line(String),
-    /// Done.
-    Done(Template),
 }
 
 /// Volumes: storage that outlives sandboxes.
