@@ -16,6 +16,7 @@ mod inherited;
 mod launch;
 pub mod layers;
 mod limits;
+mod mapped;
 mod memfd;
 pub mod mount_source;
 pub mod network;
@@ -28,6 +29,7 @@ mod remove;
 pub mod rootfs;
 mod seccomp;
 mod spec;
+mod stored;
 mod sys;
 pub mod usage;
 
@@ -50,3 +52,4 @@ pub use spec::{
     Access, Durability, HostPrograms, LAYERS_FOLDER, Lower, MAX_LOWERS, Mount, MountOwners, Network, Owners,
     Root, Spec,
 };
+pub use stored::{StoredSize, give_to_user, stored_size};

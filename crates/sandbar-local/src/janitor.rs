@@ -42,6 +42,7 @@ impl Work {
         let mut trash = home.trashed().unwrap_or_default();
         trash.truncate(REMOVED);
         let _ = template::sweep(&home, REMOVED);
+        let _ = home.sweep_volumes(REMOVED);
         if ids.is_empty() && trash.is_empty() { None } else { Some(Self { home, dead: ids, trash }) }
     }
 

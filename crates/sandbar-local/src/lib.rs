@@ -37,6 +37,7 @@ mod teardown;
 mod template;
 mod unseat;
 mod verify;
+mod volumes;
 mod wait;
 
 pub use config::{

@@ -44,11 +44,10 @@ pub(crate) fn resolve(options: CreateOptions, home: &Path, defaults: &Defaults) 
         lifetime,
     } = options;
     let boot = boot(base, home)?;
-    if !volumes.is_empty() {
-        return Err(refuse("a volume", "this version has no volumes").with_hint("use a host mount instead"));
-    }
     let egress = egress.map(|policy| network::seal("create", policy)).transpose()?;
-    host_mounts.iter().try_for_each(|mount| mounts::check_target(&mount.target))?;
+    let targets =
+        host_mounts.iter().map(|mount| &mount.target).chain(volumes.iter().map(|mount| &mount.path));
+    targets.into_iter().try_for_each(mounts::check_target)?;
     if min_isolation > Isolation::Namespaces {
         let why = "the strongest isolation of this version is `namespaces`";
         return Err(refuse(&format!("isolation `{}`", isolation_name(min_isolation)), why));
@@ -71,6 +70,7 @@ pub(crate) fn resolve(options: CreateOptions, home: &Path, defaults: &Defaults) 
         labels,
         ports: ports.into_iter().map(Into::into).collect(),
         mounts: host_mounts.into_iter().map(Into::into).collect(),
+        volumes: volumes.into_iter().map(Into::into).collect(),
         limits,
         on_deadline,
         lifetime_ms: deadline.or(defaults.deadline).map(millis).transpose()?,
@@ -185,11 +185,8 @@ mod tests {
     fn what_is_not_there_is_refused_with_the_reason() {
         let odd = std::ffi::OsString::from_vec(vec![0xff]);
         let main = MainCommand::new(Command::new("true").arg(odd));
-        let volume =
-            VolumeMount { volume: VolumeName::new("v").unwrap(), path: GuestPath::new("/v").unwrap() };
         for options in [
             CreateOptions::new().with_main(main),
-            CreateOptions::new().with_volume(volume),
             CreateOptions::new().with_egress(EgressPolicy::allow(["[2001:db8::/32]:443"]).unwrap()),
             CreateOptions::new().with_min_isolation(Isolation::MicroVm),
             CreateOptions { base: Base::Image("busybox".into()), ..CreateOptions::new() },
@@ -206,6 +203,9 @@ mod tests {
         // Memory is demanded with it, and where there are no control groups it is what is missed first.
         let missed = refused(disk);
         assert!(["disk", "memory"].iter().any(|name| missed.feature().unwrap().contains(name)), "{missed}");
+        let volume =
+            VolumeMount { volume: VolumeName::new("v").unwrap(), path: GuestPath::new("/proc/v").unwrap() };
+        assert_eq!(refused(CreateOptions::new().with_volume(volume)).kind(), ErrorKind::InvalidInput);
         let slow = CreateOptions::new().with_resources(Resources::default().with_cpu_millis(9));
         assert_eq!(refused(slow).kind(), ErrorKind::InvalidInput);
         let long = CreateOptions::new().with_deadline(Duration::MAX);

@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use sandbar_core::{
     CapacityReport, CreateOptions, EgressCheck, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId,
-    SandboxProvider, SandboxRecord, UsageHistory, Wake,
+    SandboxProvider, SandboxRecord, UsageHistory, Volumes, Wake,
 };
 use sandbar_observe::AuditConfig;
 
@@ -28,6 +28,7 @@ use crate::sandbox::LocalSandbox;
 use crate::shim::protocol::{Report, Shape, Task};
 use crate::spare::Spares;
 use crate::template::Base;
+use crate::volumes::LocalVolumes;
 use crate::{descriptor, destroy, helper, options};
 
 /// How long the process of a shim may take to end after its last answer.
@@ -48,6 +49,7 @@ const CHILD_END: std::time::Duration = std::time::Duration::from_secs(2);
 #[derive(Clone)]
 pub struct LocalProvider {
     inner: Arc<Inner>,
+    volumes: LocalVolumes,
 }
 
 /// What handles have in common.
@@ -83,7 +85,8 @@ impl LocalProvider {
             children: Mutex::default(),
             spares: Spares::new(spare),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        let inner = Arc::new(inner);
+        Ok(Self { volumes: LocalVolumes { inner: Arc::clone(&inner) }, inner })
     }
 
     /// Where the data folder is.
@@ -201,11 +204,14 @@ impl SandboxProvider for LocalProvider {
         Some(self)
     }
 
+    fn volumes(&self) -> Option<&dyn Volumes> {
+        Some(&self.volumes)
+    }
+
     fn missing_reason(&self, part: &str) -> Option<String> {
         let why = match part {
             "templates" => "this version has the template `host` and makes no others",
             "builds" => "this version builds no templates",
-            "volumes" => "this version has no volumes; host mounts are there",
             _ => return None,
         };
         Some(why.to_owned())

@@ -105,7 +105,7 @@ impl Spares {
     pub(crate) fn created(&self, shape: &Shape) -> bool {
         // What is mounted is looked at when it is asked for, and not before.
         let enough = self.created.fetch_add(1, Ordering::Relaxed) + 1 >= BEFORE;
-        if self.wanted == Spare::None || !enough || !shape.mounts.is_empty() {
+        if self.wanted == Spare::None || !enough || !shape.mounts.is_empty() || !shape.volumes.is_empty() {
             return false;
         }
         let mut place = self.hold();

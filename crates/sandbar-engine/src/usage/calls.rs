@@ -10,7 +10,7 @@ const FIRST: i32 = 3;
 
 /// Closes everything but the standard descriptors and `keep`; negative numbers in it stand for nothing.
 #[expect(unsafe_code, reason = "a raw system call")]
-pub(super) fn close_others<const N: usize>(mut keep: [i32; N]) -> Result<(), Errno> {
+pub(crate) fn close_others<const N: usize>(mut keep: [i32; N]) -> Result<(), Errno> {
     keep.sort_unstable();
     let mut first = FIRST;
     for next in keep.into_iter().filter(|number| *number >= FIRST).chain([i32::MAX]) {

@@ -65,7 +65,7 @@ impl Trouble {
         }
     }
 
-    fn code(self) -> (u32, i32) {
+    pub(super) fn code(self) -> (u32, i32) {
         match self {
             Self::Kernel(errno) => (1, errno.raw_os_error()),
             Self::NotJoined => (2, 0),
@@ -77,7 +77,7 @@ impl Trouble {
         }
     }
 
-    fn from_code(code: u32, errno: i32) -> Option<Self> {
+    pub(super) fn from_code(code: u32, errno: i32) -> Option<Self> {
         match code {
             0 => None,
             2 => Some(Self::NotJoined),

@@ -14,6 +14,7 @@
 mod calls;
 mod child;
 mod descriptors;
+mod folder;
 mod measure;
 mod memory;
 mod seen;
@@ -26,4 +27,6 @@ pub(crate) mod fuzzing {
     pub(crate) use super::text::number;
 }
 
+pub(crate) use calls::close_others;
+pub(crate) use folder::folder_size;
 pub use measure::{Request, Usage, measure};

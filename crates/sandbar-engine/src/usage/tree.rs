@@ -53,7 +53,8 @@ pub(super) fn count(
     Ok(())
 }
 
-fn count_layer(
+/// Counts what one folder holds.
+pub(super) fn count_layer(
     top: OwnedFd,
     levels: &mut Vec<Level>,
     seen: &mut Seen,

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sandbar_core::{
-    DeadlineAction, EgressPolicy, EgressSummary, Isolation, IsolationReport, Labels, LastKill, Limit,
-    MainStatus, PortMapping, ProjectId, SandboxId, SandboxName, SandboxRecord, State,
+    DeadlineAction, EgressPolicy, EgressSummary, GuestPath, Isolation, IsolationReport, Labels, LastKill,
+    Limit, MainStatus, PortMapping, ProjectId, SandboxId, SandboxName, SandboxRecord, State,
+    VolumeAttachment,
 };
 use sandbar_engine::IdMode;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::audit::AuditOrders;
 use crate::doctor;
+use crate::shim::protocol::VolumeOrder;
 use crate::store::Boot;
 
 /// The record as it stands on disk: what the last shim wrote. [`crate::observe`] corrects it by what it sees.
@@ -66,6 +68,9 @@ pub(crate) struct Private {
     /// What it boots from; absent in records of earlier versions, where it is the `host` template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) boot: Option<Boot>,
+    /// The volumes that it holds, from before it has them until it is gone; absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) volumes: Vec<VolumeOrder>,
     /// Published ports whose address on the host was chosen: another one will not do. Absent in records of earlier versions.
     #[serde(default)]
     pub(crate) chosen_ports: Vec<u16>,
@@ -183,7 +188,7 @@ impl StoredRecord {
             ports: if state == State::Running { self.ports.clone() } else { Vec::new() },
             egress: self.egress.clone(),
             main: self.main.clone(),
-            volumes: Vec::new(),
+            volumes: self.private.volumes.iter().filter_map(attachment).collect(),
             reason,
         }
     }
@@ -199,6 +204,12 @@ impl StoredRecord {
             deadline.checked_add(grace).is_ok_and(|latest| latest <= Timestamp::now())
         })
     }
+}
+
+/// A volume that it holds. The path was checked before it came into the record.
+fn attachment(volume: &VolumeOrder) -> Option<VolumeAttachment> {
+    let path = GuestPath::new(volume.target.clone()).ok()?;
+    Some(VolumeAttachment { name: volume.name.clone(), path })
 }
 
 /// The wall of a sandbox with these ids.
@@ -248,6 +259,7 @@ mod tests {
                 owner: None,
                 fingerprint: "f".into(),
                 boot: None,
+                volumes: Vec::new(),
                 chosen_ports: Vec::new(),
                 fallbacks: Vec::new(),
                 audit: None,

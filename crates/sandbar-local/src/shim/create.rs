@@ -28,8 +28,8 @@ pub(super) fn create(
     // Before anything is made: an address that can't be had is known now, and is kept from now on.
     let listeners =
         orders.ports.iter().map(|port| Listener::bind("create", (*port).into())).collect::<Result<_>>()?;
-    // What it boots from stays until its record says that it does.
-    let _store = if orders.boot.layers.is_empty() {
+    // What it boots from and what it holds stays until its record says that it does.
+    let _store = if orders.boot.layers.is_empty() && orders.volumes.is_empty() {
         None
     } else {
         let lock = StoreLock::take(&home, Hold::Shared, "create")?;
@@ -58,7 +58,7 @@ pub(super) fn create(
     let Parts { home, folder, lock, shape, cgroup, agent, log, .. } = parts;
     let mut shared = Shared::new(home, folder, lock, record, cgroup, agent.pidfd);
     // Through a folder of the host's that others use, too, a descriptor can be handed out of the sandbox, and work on what it names afterwards.
-    if shape.mounts.is_empty() {
+    if shape.mounts.is_empty() && shape.volumes.is_empty() {
         shared.untouched_layers = Layers::Kept;
     }
     let wish = Wish {
@@ -166,6 +166,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
             owner: orders.owner.clone(),
             fingerprint: if orders.boot.on_host { parts.base.fingerprint.clone() } else { String::new() },
             boot: Some(orders.boot.clone()),
+            volumes: orders.volumes.clone(),
             chosen_ports: Vec::new(),
             fallbacks: parts.fallbacks.clone(),
             audit: orders.audit.clone(),

@@ -17,12 +17,13 @@ use sandbar_engine::{
 
 use super::agent;
 use super::pipes::Pipes;
-use super::protocol::{LimitOrders, MountOrder, Shape};
+use super::protocol::{LimitOrders, MountOrder, Shape, VolumeOrder};
 use crate::doctor;
 use crate::error::{engine, fail, io_error};
 use crate::home::{AgentMark, Folder, Home, Lock};
 use crate::id::new_id;
 use crate::mounts;
+use crate::store::Volume;
 use crate::teardown::{self, Ending, Groups};
 use crate::template::Base;
 
@@ -167,6 +168,8 @@ impl Place<'_> {
         // Without them it makes its own.
         let _ = self.home.reuse_layers(self.folder, &ids);
         let boot = self.shape.boot.open(self.home, self.base, &ids)?;
+        let open = |order: &VolumeOrder| Volume::open_for(self.home, &order.name, &ids);
+        let volumes = self.shape.volumes.iter().map(open).collect::<Result<Vec<_>>>()?;
         let limits = self.shape.limits.to_engine();
         let cgroup = Cgroup::create(&self.host.cgroups, self.folder.id().as_str(), &limits)
             .map_err(|cause| engine("create", cause))?;
@@ -182,13 +185,7 @@ impl Place<'_> {
             writable: self.folder.as_fd(),
             // Nobody can ask for its files after a crash of the host: it is destroyed with its maker.
             durability: if self.shape.owned { Durability::Volatile } else { Durability::Synced },
-            mounts: self
-                .shape
-                .mounts
-                .iter()
-                .zip(sources)
-                .map(|(mount, source)| to_engine(mount, source))
-                .collect(),
+            mounts: self.mounts(sources, &volumes),
             agent: &executable,
             config: config_read.as_fd(),
             agent_listener: agent_listener.as_fd(),
@@ -224,6 +221,20 @@ impl Place<'_> {
         };
         let agent = launched.map_err(|cause| engine("create", cause))?;
         Ok(Filled { ids, slot, cgroup, agent, limits: report, fallbacks, log, config: Some(config) })
+    }
+
+    /// What is mounted, the outer before the inner.
+    fn mounts<'a>(&'a self, sources: &'a [OwnedFd], volumes: &'a [Volume]) -> Vec<Mount<'a>> {
+        let folders = self.shape.mounts.iter().zip(sources).map(|(mount, source)| to_engine(mount, source));
+        let stored = self.shape.volumes.iter().zip(volumes).map(|(order, volume)| Mount {
+            source: volume.data.as_fd(),
+            target: Path::new(OsStr::from_bytes(&order.target)),
+            access: access(order.access),
+            owners: MountOwners::Stored(volume.document.ids.owners()),
+        });
+        let mut mounts: Vec<_> = folders.chain(stored).collect();
+        mounts.sort_by_key(|mount| mount.target);
+        mounts
     }
 
     /// How ids are mapped, and the number of the range. With a writable mount an ordinary user's sandbox has one id, so that its user is the
@@ -283,11 +294,15 @@ fn to_engine<'a>(mount: &'a MountOrder, source: &'a OwnedFd) -> Mount<'a> {
     Mount {
         source: source.as_fd(),
         target: Path::new(OsStr::from_bytes(&mount.target)),
-        access: match mount.access {
-            MountAccess::ReadOnly => sandbar_engine::Access::ReadOnly,
-            MountAccess::ReadWrite => sandbar_engine::Access::ReadWrite,
-        },
+        access: access(mount.access),
         owners: MountOwners::User,
+    }
+}
+
+fn access(access: MountAccess) -> sandbar_engine::Access {
+    match access {
+        MountAccess::ReadOnly => sandbar_engine::Access::ReadOnly,
+        MountAccess::ReadWrite => sandbar_engine::Access::ReadWrite,
     }
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sandbar_core::{
     DeadlineAction, Destination, EgressCounters, EnvVars, Explanation, HibernationOutcome, HostMount,
     KillCause, Labels, LastKill, LimitDemand, MainStatus, MountAccess, PortMapping, PortPublication,
-    ProjectId, Protocol, Resources, RestartPolicy, SandboxId, SandboxName, UserName,
+    ProjectId, Protocol, Resources, RestartPolicy, SandboxId, SandboxName, UserName, VolumeMount, VolumeName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use crate::home::{Owner, SealedPolicy};
 use crate::store::Boot;
 
 /// The newest version of the protocol. Version 2 has main commands, limits that change, and an audit record; version 3 has egress policies,
-/// version 4 has templates.
+/// version 4 has templates and volumes.
 pub(crate) const VERSION: u32 = 4;
 /// The oldest version that this one understands. What is sent carries the oldest version that has it, so that a shim or an executable of before goes on
 /// with what it knows, and refuses the rest instead of passing it over.
@@ -55,6 +55,9 @@ pub(crate) struct Shape {
     #[serde(default = "Boot::host")]
     pub(crate) boot: Boot,
     pub(crate) mounts: Vec<MountOrder>,
+    /// Absent in orders of earlier versions, where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) volumes: Vec<VolumeOrder>,
     pub(crate) limits: LimitOrders,
     /// Whether it ends with its maker.
     pub(crate) owned: bool,
@@ -72,6 +75,9 @@ pub(crate) struct CreateOrders {
     pub(crate) labels: Labels,
     pub(crate) ports: Vec<PortOrder>,
     pub(crate) mounts: Vec<MountOrder>,
+    /// Absent in orders of earlier versions, where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) volumes: Vec<VolumeOrder>,
     pub(crate) limits: LimitOrders,
     /// Lifetime in milliseconds.
     pub(crate) lifetime_ms: Option<u64>,
@@ -119,8 +125,8 @@ impl Task {
     /// The oldest version of the protocol that has all of it.
     pub(crate) fn version(&self) -> u32 {
         match self {
-            Self::Create(orders) if orders.boot != Boot::host() => 4,
-            Self::Prepare(shape) if shape.boot != Boot::host() => 4,
+            Self::Create(orders) if orders.boot != Boot::host() || !orders.volumes.is_empty() => 4,
+            Self::Prepare(shape) if shape.boot != Boot::host() || !shape.volumes.is_empty() => 4,
             Self::Create(orders) if orders.egress.is_some() || !is_destroy(&orders.on_deadline) => 3,
             Self::Create(orders) if orders.main.is_some() || orders.audit.is_some() => 2,
             Self::Prepare(_) => 2,
@@ -163,6 +169,7 @@ impl CreateOrders {
         Shape {
             boot: self.boot.clone(),
             mounts: self.mounts.clone(),
+            volumes: self.volumes.clone(),
             limits: self.limits.clone(),
             owned: self.owner.is_some(),
         }
@@ -181,6 +188,22 @@ pub(crate) struct MountOrder {
 impl From<HostMount> for MountOrder {
     fn from(mount: HostMount) -> Self {
         Self { source: mount.source, target: mount.target.as_bytes().to_vec(), access: mount.access }
+    }
+}
+
+/// A volume and where it appears; in the record as well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VolumeOrder {
+    pub(crate) name: VolumeName,
+    /// The guest path's bytes: it need not be text.
+    pub(crate) target: Vec<u8>,
+    pub(crate) access: MountAccess,
+}
+
+impl From<VolumeMount> for VolumeOrder {
+    fn from(mount: VolumeMount) -> Self {
+        let VolumeMount { volume, path } = mount;
+        Self { name: volume, target: path.as_bytes().to_vec(), access: MountAccess::ReadWrite }
     }
 }
 

@@ -13,6 +13,7 @@ mod lock;
 mod stage;
 mod template;
 mod usage;
+mod volume;
 
 pub(crate) use boot::{Boot, OpenBoot, TemplateDefaults};
 pub(crate) use ids::{LayerId, StoreIds};
@@ -20,3 +21,4 @@ pub(crate) use layer::{Layer, LayerDocument};
 pub(crate) use lock::{Hold, StoreLock};
 pub(crate) use stage::Staged;
 pub(crate) use template::TemplateDocument;
+pub(crate) use volume::{VOLUMES, Volume, VolumeDocument};
