@@ -4,6 +4,7 @@
 //! One thread does everything that doesn't block; file operations that may block run on a small pool that is empty
 //! when idle. State is shared by reference counting within that thread.
 
+mod archive;
 mod blocking;
 pub mod config;
 mod control;
@@ -27,6 +28,7 @@ pub mod sudo;
 mod trust;
 mod users;
 
+pub use archive::{ARCHIVE_ROLE, archive_main};
 pub use config::AgentConfig;
 pub use role::{main_from_handover, sudo_main};
 pub use server::{Listeners, Outcome, serve};

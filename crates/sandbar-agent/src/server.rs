@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::http::{Request, Response, empty, error, token_allows, with_cors};
 use crate::log::log;
 use crate::state::State;
-use crate::{AgentConfig, control, files, host, main_command, rpc, sudo, trust};
+use crate::{AgentConfig, archive, control, files, host, main_command, rpc, sudo, trust};
 
 /// Most connections at the same time; further ones wait in the listener. An SDK opens up to 200.
 const MAX_CONNECTIONS: usize = 2048;
@@ -199,15 +199,21 @@ async fn route(state: &Rc<State>, request: Request) -> Result<Response, HttpErro
             let (parts, body) = request.into_parts();
             files::compose(state, &parts.headers, body).await
         }
+        ("GET", "/sandbar/archive") => archive::export(state, request.uri().query()).await,
+        ("POST", "/sandbar/archive") => {
+            let (parts, body) = request.into_parts();
+            archive::import(state, parts.uri.query(), body).await
+        }
         ("GET", "/metrics") => host::metrics(state),
         ("GET", "/envs") => Ok(host::envs(state)),
         ("POST", "/init") => {
             let (parts, body) = request.into_parts();
             host::init(state, &parts.headers, body).await
         }
-        (_, "/health" | "/files" | "/files/compose" | "/metrics" | "/envs" | "/init") => {
-            Err(HttpError::new(405, format!("method {method} is not allowed on `{path}`")))
-        }
+        (
+            _,
+            "/health" | "/files" | "/files/compose" | "/sandbar/archive" | "/metrics" | "/envs" | "/init",
+        ) => Err(HttpError::new(405, format!("method {method} is not allowed on `{path}`"))),
         _ => {
             let missing = format!("no such endpoint: `{path}`");
             match rpc::dispatch(state, request).await {

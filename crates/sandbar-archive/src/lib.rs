@@ -16,6 +16,7 @@
 //! ```
 
 mod decompress;
+mod discard;
 mod error;
 mod hooks;
 mod pack;
@@ -24,6 +25,7 @@ mod rules;
 mod unpack;
 
 pub use decompress::{MAX_WINDOW, decompress};
+pub use discard::discard;
 pub use error::{ArchiveError, ErrorKind};
 pub use hooks::Progress;
 pub use pack::{Pack, PackOwners, PackReport};

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sandbar_core::{
-    Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, MainProcess, Metrics, Network, Pausing, Ports,
-    Processes, ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, State, Watching,
+    Archive, Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, MainProcess, Metrics, Network,
+    Pausing, Ports, Processes, ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, State, Watching,
 };
 
 use crate::ask::{ANSWER, misplaced};
@@ -93,6 +93,10 @@ impl Sandbox for LocalSandbox {
         self.local().destroy(self.id()).await
     }
 
+    fn archive(&self) -> Option<&dyn Archive> {
+        Some(&*self.shared)
+    }
+
     fn processes(&self) -> Option<&dyn Processes> {
         Some(&*self.shared)
     }
@@ -132,7 +136,6 @@ impl Sandbox for LocalSandbox {
     fn missing_reason(&self, part: &str) -> Option<String> {
         let why = match part {
             "forking" => "this version can't copy a sandbox",
-            "archive" => "this version moves single files; run `tar` inside for trees",
             _ => return None,
         };
         Some(why.to_owned())

@@ -12,10 +12,10 @@ use crate::state::State;
 use crate::users::User;
 
 /// Parameters of a request's query, decoded.
-pub(super) struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub(super) fn parse(query: Option<&str>) -> Result<Self, HttpError> {
+    pub(crate) fn parse(query: Option<&str>) -> Result<Self, HttpError> {
         let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let decoded = pairs.map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -27,7 +27,7 @@ impl Query {
             .ok_or_else(|| HttpError::new(400, "the query is not percent-encoded UTF-8"))
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
@@ -57,8 +57,8 @@ fn decode(text: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Who asks for which file, once that is allowed.
-pub(super) struct Access {
-    pub(super) user: User,
+pub(crate) struct Access {
+    pub(crate) user: User,
     pub(super) path: Option<String>,
     pub(super) context: Context,
     workdir: Option<String>,
@@ -89,14 +89,14 @@ impl Access {
     }
 
     /// Access of a user whose right to it was checked.
-    pub(super) fn of(state: &State, user: Option<&str>, path: Option<String>) -> Result<Self, HttpError> {
+    pub(crate) fn of(state: &State, user: Option<&str>, path: Option<String>) -> Result<Self, HttpError> {
         let user = state.user(user).map_err(from_rpc)?;
         let context = Context { etc: state.config.etc.clone(), owner: state.owner(&user) };
         let workdir = state.defaults.borrow().workdir.clone();
         Ok(Self { user, path, context, workdir })
     }
 
-    pub(super) fn resolve(&self, path: &str) -> PathBuf {
+    pub(crate) fn resolve(&self, path: &str) -> PathBuf {
         paths::resolve(Path::new(path), &self.user, self.workdir.as_deref())
     }
 }

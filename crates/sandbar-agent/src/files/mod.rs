@@ -11,6 +11,7 @@ mod range;
 mod upload;
 mod write;
 
+pub(crate) use access::{Access, Query};
 pub(crate) use compose::compose;
 pub(crate) use download::download;
 pub(crate) use upload::upload;

@@ -332,7 +332,11 @@ impl<'a> Place<'a> {
         let path = if path.is_empty() { b"." } else { path };
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat2(self.into, path, flags, Mode::empty(), beneath)
+        match openat2(self.into, path, flags, Mode::empty(), beneath) {
+            // An old kernel, or a filter that can't look at what it is asked for.
+            Err(Errno::NOSYS) => open_by_steps(self.into, path, flags),
+            opened => opened,
+        }
     }
 
     fn owner(&self, member: &Member) -> Option<(Uid, Gid)> {
@@ -385,6 +389,17 @@ fn existing_folder(holder: &OwnedFd, name: &[u8], whiteouts: Whiteouts) -> Resul
     }
 }
 
+/// Folder by folder, which gives the same: no name is `..`, and no link is followed.
+fn open_by_steps(top: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let (above, last) = split(path);
+    let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut folder = openat(top, c".", step, Mode::empty())?;
+    for name in above.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        folder = openat(&folder, name, step, Mode::empty())?;
+    }
+    openat(&folder, last, flags, Mode::empty())
+}
+
 fn make_opaque(folder: &OwnedFd) -> Result<(), ArchiveError> {
     fsetxattr(folder, c"user.overlay.opaque", b"y", XattrFlags::empty())
         .map_err(|error| ArchiveError::io("make its folder opaque", error))
@@ -412,3 +427,6 @@ fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
     let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
     Timestamps { last_access: time, last_modification: time }
 }
+
+#[cfg(test)]
+mod tests;

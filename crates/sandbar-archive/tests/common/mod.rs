@@ -44,7 +44,7 @@ pub(crate) fn pax(records: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (key, value) in records {
         let rest = key.len() + value.len() + 3;
-        let length = (1..).find(|digits| (rest + digits).to_string().len() == *digits).unwrap() + rest;
+        let length = (1..20).find(|digits| (rest + digits).to_string().len() == *digits).unwrap() + rest;
         body.extend_from_slice(format!("{length} {key}=").as_bytes());
         body.extend_from_slice(value);
         body.push(b'\n');

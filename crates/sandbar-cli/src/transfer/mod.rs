@@ -5,7 +5,6 @@
 //! when it is whole.
 
 mod between;
-mod discard;
 mod download;
 mod empties;
 mod guest_program;

@@ -1,6 +1,6 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::tar::{Kind, Member};
-use crate::transfer::discard::discard;
 use crate::transfer::{MAX_MEMBERS, MAX_NAMES, temporary_name, too_many_names};
 use crate::value::{Existing, Placement};
 
@@ -174,7 +173,7 @@ impl Unpacking {
         let path = self.parent_path.join(&temporary);
         // The usual way is the faster one; it fails on what the other was made for.
         std::fs::remove_dir_all(&path)
-            .or_else(|_| discard(&self.parent, OsStr::new(&temporary)))
+            .or_else(|_| sandbar_archive::discard(self.parent.as_fd(), OsStr::new(&temporary)))
             .map_err(|_| path)
     }
 

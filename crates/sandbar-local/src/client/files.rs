@@ -24,6 +24,8 @@ use super::rpc::{CALL, request};
 use crate::config::BACKEND;
 use crate::error::{fail, unknown};
 
+/// Where the agent serves content of files.
+const FILES: &str = "/files";
 const READ: &str = "read";
 const WRITE: &str = "write";
 const STAT: &str = "stat";
@@ -32,9 +34,9 @@ const MAKE_DIR: &str = "make folder";
 const RENAME: &str = "rename";
 const REMOVE: &str = "remove";
 /// How long an upload may take as a whole: 1 TiB at 100 MB/s is three hours.
-const UPLOAD: Duration = Duration::from_secs(24 * 3600);
+pub(super) const UPLOAD: Duration = Duration::from_secs(24 * 3600);
 /// How long a transfer may stand still because of the agent. A slow disk pauses for seconds.
-const STALL: Duration = Duration::from_secs(60);
+pub(super) const STALL: Duration = Duration::from_secs(60);
 
 #[async_trait]
 impl Files for Shared {
@@ -52,7 +54,8 @@ impl Files for Shared {
         if let Some(range) = &range {
             headers.push((RANGE.as_str(), range.as_str()));
         }
-        let request = request(Method::GET, &place(path, user.as_ref(), READ)?, None, &headers, whole(""))?;
+        let request =
+            request(Method::GET, &place(FILES, path, user.as_ref(), READ)?, None, &headers, whole(""))?;
         let response = self.0.send(request, CALL, READ).await?;
         match response.status() {
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
@@ -76,7 +79,8 @@ impl Files for Shared {
         let WriteOptions { user } = options;
         let (body, broken, progress) = streamed(body);
         let headers = [(CONTENT_TYPE.as_str(), "application/octet-stream")];
-        let request = request(Method::POST, &place(path, user.as_ref(), WRITE)?, None, &headers, body)?;
+        let request =
+            request(Method::POST, &place(FILES, path, user.as_ref(), WRITE)?, None, &headers, body)?;
         let sent = tokio::select! {
             sent = self.0.send(request, UPLOAD, WRITE) => sent,
             () = progress.stops_for(STALL) => Err(stalled(&self.0, WRITE)),
@@ -171,7 +175,7 @@ impl Shared {
     }
 
     /// The error in an answer of the plain endpoints.
-    async fn http_error(
+    pub(super) async fn http_error(
         &self,
         operation: &'static str,
         path: &GuestPath,
@@ -191,6 +195,7 @@ impl Shared {
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => ErrorKind::InvalidInput,
             StatusCode::FORBIDDEN => ErrorKind::PermissionDenied,
             StatusCode::NOT_FOUND => ErrorKind::NotFound,
+            StatusCode::CONFLICT => ErrorKind::Conflict,
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::INSUFFICIENT_STORAGE
             | StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::LimitExceeded,
@@ -201,7 +206,7 @@ impl Shared {
 }
 
 /// The agent neither takes nor gives any bytes.
-fn stalled(link: &Link, operation: &'static str) -> Error {
+pub(super) fn stalled(link: &Link, operation: &'static str) -> Error {
     let why = format!("the agent did not go on for {} s", STALL.as_secs());
     unknown(operation, link.id().as_str(), why).with_retry(sandbar_core::Retry::OutcomeUnknown)
 }
@@ -209,25 +214,39 @@ fn stalled(link: &Link, operation: &'static str) -> Error {
 /// The body of a file, and its length where the agent told one.
 fn read(link: std::sync::Arc<Link>, response: Response<ResponseBody>) -> FileRead {
     let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    FileRead { body: content(link, response, READ), length }
+}
+
+/// What an answer carries, as it comes. It ends with an error where the agent broke it off.
+pub(super) fn content(
+    link: std::sync::Arc<Link>,
+    response: Response<ResponseBody>,
+    operation: &'static str,
+) -> ByteStream {
     let state = Some((link, response.into_body()));
-    let body = stream::unfold(state, |state| async move {
+    let body = stream::unfold(state, move |state| async move {
         let (link, mut body) = state?;
         let Ok(chunk) = timeout(STALL, body.chunk()).await else {
-            return Some((Err(stalled(&link, READ)), None));
+            return Some((Err(stalled(&link, operation)), None));
         };
         match chunk? {
             Ok(bytes) => Some((Ok(bytes), Some((link, body)))),
             Err(cause) => {
-                let error = link.lost(READ, Failure::Broken(cause)).await;
+                let error = link.lost(operation, Failure::Broken(cause)).await;
                 Some((Err(error), None))
             }
         }
     });
-    FileRead { body: body.boxed(), length }
+    body.boxed()
 }
 
-/// The endpoint for a file's content. Its parameters are text.
-fn place(path: &GuestPath, user: Option<&UserName>, operation: &'static str) -> Result<String> {
+/// An endpoint for content. Its parameters are text.
+pub(super) fn place(
+    endpoint: &str,
+    path: &GuestPath,
+    user: Option<&UserName>,
+    operation: &'static str,
+) -> Result<String> {
     if path.to_str().is_none() {
         return Err(Error::unsupported(
             operation,
@@ -237,7 +256,7 @@ fn place(path: &GuestPath, user: Option<&UserName>, operation: &'static str) -> 
         .with_backend(BACKEND)
         .with_hint("rename it first, or use a command inside"));
     }
-    let mut place = format!("/files?path={}", encoded(path.as_bytes()));
+    let mut place = format!("{endpoint}?path={}", encoded(path.as_bytes()));
     if let Some(user) = user {
         place.push_str("&username=");
         place.push_str(&encoded(user.as_str().as_bytes()));
@@ -277,10 +296,10 @@ mod tests {
     fn a_path_survives_the_query() {
         let path = GuestPath::new("/a b/ü+%&#\n").unwrap();
         let user = UserName::new("root").unwrap();
-        let place = place(&path, Some(&user), "read").unwrap();
+        let place = place(FILES, &path, Some(&user), "read").unwrap();
         assert_eq!(place, "/files?path=/a%20b/%C3%BC%2B%25%26%23%0A&username=root");
         let odd = GuestPath::new(b"/\xff").unwrap();
-        assert_eq!(super::place(&odd, None, "read").unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(super::place(FILES, &odd, None, "read").unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!(named(&odd).path_b64.unwrap(), &b"/\xff"[..]);
     }
 }

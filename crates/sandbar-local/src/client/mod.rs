@@ -1,5 +1,6 @@
 //! The client of the guest agent: the parts of the contract over the sandbox' own socket.
 
+mod archive;
 mod body;
 mod commands;
 mod control;

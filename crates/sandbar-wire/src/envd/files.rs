@@ -108,6 +108,16 @@ pub struct ComposeRequest {
     pub username: Option<String>,
 }
 
+/// What an import of an archive brought: the answer of `POST /sandbar/archive`, which is no endpoint of envd's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArchiveReport {
+    /// Members.
+    pub entries: u64,
+    /// Bytes of content.
+    pub bytes: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,6 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::tar::fuzzing::repaired;
 use crate::tar::{Decoder, Item};
-use crate::transfer::discard::discard;
 
 /// Whatever a sandbox sends, nothing but the copy's own place changes, all or nothing, and nothing half-made stays.
 pub(crate) fn unpack(data: &[u8]) {
@@ -53,7 +52,7 @@ pub(crate) fn unpack(data: &[u8]) {
     for name in ["out", "victim"] {
         let made = fs::symlink_metadata(at(name)).is_ok_and(|meta| meta.is_dir());
         assert!(
-            !made || discard(parent.as_ref().expect("it"), OsStr::new(name)).is_ok(),
+            !made || sandbar_archive::discard(parent.as_ref().expect("it").as_fd(), OsStr::new(name)).is_ok(),
             "{name} can be removed"
         );
     }

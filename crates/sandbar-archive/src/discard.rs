@@ -1,5 +1,6 @@
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{
@@ -9,20 +10,24 @@ use rustix::io::{Errno, Result};
 
 /// Removes a folder that only its owner can reach, with all that is in it, however deep that is and whatever rights its folders have.
 ///
-/// A tree from a sandbox may be deeper than a process may have files open, and its folders may have no rights, in which the usual way of removing
+/// A tree from an archive or a sandbox may be deeper than a process may have files open, and its folders may have no rights, in which the usual way of removing
 /// one fails. So folders are not entered one below the other: what is in one comes up to the top, until there is none.
-pub(super) fn discard(parent: &OwnedFd, name: &OsStr) -> Result<()> {
+pub fn discard(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-    allow(parent, &name)?;
-    let top = enter(parent, &name)?;
+    Ok(remove(parent, &name)?)
+}
+
+fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+    allow(parent, name)?;
+    let top = enter(parent, name)?;
     let mut next = 0;
     loop {
         let folders = folders_of(&top)?;
         if folders.is_empty() {
-            return unlinkat(parent, &*name, AtFlags::REMOVEDIR);
+            return unlinkat(parent, name, AtFlags::REMOVEDIR);
         }
         for folder in folders {
-            let inner = enter(&top, &folder)?;
+            let inner = enter(top.as_fd(), &folder)?;
             for child in folders_of(&inner)? {
                 lift(&inner, &child, &top, &mut next)?;
             }
@@ -47,13 +52,13 @@ fn folders_of(dir: &OwnedFd) -> Result<Vec<CString>> {
         unlinkat(dir, &*name, AtFlags::empty())?;
     }
     for name in &folders {
-        allow(dir, name)?;
+        allow(dir.as_fd(), name)?;
     }
     Ok(folders)
 }
 
 /// Gives a folder the rights that its owner needs to empty and to move it.
-fn allow(dir: &OwnedFd, name: &CStr) -> Result<()> {
+fn allow(dir: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     let mode = Mode::from_raw_mode(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
     if mode.contains(Mode::RWXU) { Ok(()) } else { chmodat(dir, name, mode | Mode::RWXU, AtFlags::empty()) }
 }
@@ -69,7 +74,7 @@ fn lift(from: &OwnedFd, name: &CStr, top: &OwnedFd, next: &mut u64) -> Result<()
     }
 }
 
-fn enter(dir: &OwnedFd, name: &CStr) -> Result<OwnedFd> {
+fn enter(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     openat(dir, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
@@ -104,9 +109,9 @@ mod tests {
         for closed in ["tree/1/2", "tree/1", "tree/d/d", "tree/d", "tree"] {
             fs::set_permissions(place.path().join(closed), fs::Permissions::from_mode(0o000)).unwrap();
         }
-        discard(&parent, OsStr::new("tree")).unwrap();
+        discard(parent.as_fd(), OsStr::new("tree")).unwrap();
         let left: Vec<_> = fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["kept"]);
-        assert_eq!(discard(&parent, OsStr::new("none")), Err(Errno::NOENT));
+        assert_eq!(discard(parent.as_fd(), OsStr::new("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,0 +1,55 @@
+use async_trait::async_trait;
+use http::header::CONTENT_TYPE;
+use http::{Method, StatusCode};
+use sandbar_core::{Archive, ByteStream, Error, GuestPath, ImportReport, Result};
+use sandbar_wire::envd::ArchiveReport;
+
+use super::body::{streamed, whole};
+use super::fault;
+use super::files::{STALL, UPLOAD, content, place, stalled};
+use super::processes::Shared;
+use super::rpc::{CALL, request};
+use crate::config::BACKEND;
+
+const EXPORT: &str = "export";
+const IMPORT: &str = "import";
+/// Where the agent serves trees.
+const ARCHIVE: &str = "/sandbar/archive";
+
+#[async_trait]
+impl Archive for Shared {
+    async fn export(&self, path: &GuestPath) -> Result<ByteStream> {
+        if path.as_bytes() == b"/" {
+            return Err(Error::invalid(EXPORT, "`/` can't be exported: name a folder or file below it")
+                .with_backend(BACKEND));
+        }
+        let request = request(Method::GET, &place(ARCHIVE, path, None, EXPORT)?, None, &[], whole(""))?;
+        let response = self.0.send(request, CALL, EXPORT).await?;
+        match response.status() {
+            StatusCode::OK => Ok(content(std::sync::Arc::clone(&self.0), response, EXPORT)),
+            _ => Err(self.http_error(EXPORT, path, response).await),
+        }
+    }
+
+    async fn import(&self, path: &GuestPath, tar: ByteStream) -> Result<ImportReport> {
+        let (body, broken, progress) = streamed(tar);
+        let headers = [(CONTENT_TYPE.as_str(), "application/x-tar")];
+        let request = request(Method::POST, &place(ARCHIVE, path, None, IMPORT)?, None, &headers, body)?;
+        let sent = tokio::select! {
+            sent = self.0.send(request, UPLOAD, IMPORT) => sent,
+            () = progress.stops_for(STALL) => Err(stalled(&self.0, IMPORT)),
+        };
+        // The caller's own error is the answer, whatever became of the connection.
+        if let Some(error) = broken.take() {
+            return Err(error);
+        }
+        let response = sent?;
+        if response.status() != StatusCode::OK {
+            return Err(self.http_error(IMPORT, path, response).await);
+        }
+        let answer = self.0.collect(response.into_body(), IMPORT).await?;
+        let ArchiveReport { entries, bytes } =
+            serde_json::from_slice(&answer).map_err(|cause| fault::nonsense(IMPORT, &cause))?;
+        Ok(ImportReport { entries, bytes })
+    }
+}
