@@ -9,6 +9,7 @@ pub(crate) fn play() {
         b"sandbar-shim" => sandbar_local::shim_main(),
         b"sandbar-agent" => sandbar_agent::main_from_handover(),
         sandbar_agent::ARCHIVE_ROLE => std::process::exit(sandbar_agent::archive_main(args)),
+        b"sandbar-worker" => std::process::exit(sandbar_local::worker_main()),
         b"sudo" => std::process::exit(sandbar_agent::sudo_main(args)),
         // By its path in a sandbox nobody but the probe is meant: there is no command line in there.
         b"agent" if args.next().is_some_and(|role| role == sandbar_local::PROBE_NAME) => {

@@ -32,6 +32,7 @@ mod spec;
 mod stored;
 mod sys;
 pub mod usage;
+pub mod worker;
 
 pub use capabilities::{Capability, SANDBOX_ROOT as SANDBOX_ROOT_CAPABILITIES, mask as capability_mask};
 pub use cgroup::Cgroup;

@@ -39,6 +39,7 @@ mod unseat;
 mod verify;
 mod volumes;
 mod wait;
+mod worker;
 
 pub use config::{
     DEFAULT_DEADLINE, DEFAULT_DISK, DEFAULT_MEMORY, DEFAULT_PIDS, Defaults, LocalConfig, Spare,
@@ -52,3 +53,4 @@ pub use provider::LocalProvider;
 pub use sandbox::LocalSandbox;
 pub use shim::shim_main;
 pub use verify::{LeakSuite, scorecard_document};
+pub use worker::worker_main;

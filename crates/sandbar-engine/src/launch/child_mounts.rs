@@ -36,6 +36,18 @@ pub(super) fn enter_stage() -> Result<(), Errno> {
     chdir(c"/")
 }
 
+/// An empty folder, that nothing can be written to, becomes the root, and the host goes.
+pub(crate) fn bare_root() -> Result<(), Errno> {
+    private()?;
+    let attrs = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV | ATTR_NOEXEC;
+    let root = new_file_system(c"tmpfs", &[(c"mode", Some(c"555"))], attrs)?;
+    move_mount(&root, c"", CWD, c"/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    fchdir(&root)?;
+    pivot_root(c".", c".")?;
+    unmount(c".", UnmountFlags::DETACH)?;
+    chdir(c"/")
+}
+
 /// The new root becomes the root; the stage and the host below it go.
 pub(super) fn leave_host() -> Result<(), Errno> {
     chdir(c"/new")?;

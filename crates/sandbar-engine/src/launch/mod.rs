@@ -12,6 +12,7 @@ mod owner;
 mod parent;
 mod trees;
 
+pub(crate) use child_mounts::bare_root;
 pub(crate) use maps::{MapTools, user_namespace, write_maps};
 pub(crate) use parent::try_out;
 pub use parent::{Launched, launch};

@@ -1,5 +1,6 @@
 use std::ffi::CStr;
 
+use rustix::fd::{AsRawFd as _, BorrowedFd};
 use rustix::io::Errno;
 
 /// Gives every signal its default action and unblocks all of them. Allocation-free.
@@ -37,5 +38,23 @@ pub(crate) fn exec(path: &CStr, name: &CStr) -> Errno {
     let envp = [std::ptr::null()];
     // SAFETY: both arrays end with a null pointer and, like the strings, live until the call is over.
     unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// As [`exec`], of the program that is open as `program`. Allocation-free.
+pub(crate) fn exec_at(program: BorrowedFd<'_>, name: &CStr) -> Errno {
+    let argv = [name.as_ptr(), std::ptr::null()];
+    let envp: [*const libc::c_char; 1] = [std::ptr::null()];
+    // SAFETY: both arrays end with a null pointer and, like the strings, live until the call is over.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            program.as_raw_fd(),
+            c"".as_ptr(),
+            argv.as_ptr(),
+            envp.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -1,4 +1,4 @@
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use rustix::io::Errno;
 
@@ -23,6 +23,20 @@ pub(crate) fn close_from(first: i32, keep: i32) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, keep - 1, 0) })?;
     // SAFETY: as above.
     check(unsafe { libc::syscall(libc::SYS_close_range, keep + 1, i32::MAX, 0) })
+}
+
+/// Marks everything from `first` on to be closed on exec.
+pub(crate) fn close_on_exec_from(first: i32) -> Result<(), Errno> {
+    // SAFETY: integers only, and nothing is closed yet.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, i32::MAX, libc::CLOSE_RANGE_CLOEXEC) })
+}
+
+/// Owns descriptor `number`, which this process was started with, and marks it to be closed on exec; `None` if it is not open.
+pub(crate) fn take_inherited(number: i32) -> Option<OwnedFd> {
+    // SAFETY: integers only; an error says that the number is not open.
+    check(unsafe { libc::syscall(libc::SYS_fcntl, number, libc::F_SETFD, libc::FD_CLOEXEC) }).ok()?;
+    // SAFETY: it is open, and by the rule of the only caller nothing in this process owns it.
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Closes everything but standard input, output and error.

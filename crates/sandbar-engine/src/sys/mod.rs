@@ -15,8 +15,11 @@ mod seccomp;
 
 pub(crate) use clone::{Cloned, clone, exit};
 pub(crate) use datagram::{receive_datagram, send_datagram, tell_destinations};
-pub(crate) use exec::{exec, reset_signals};
-pub(crate) use fds::{close_all_but_standard, close_from, close_raw, dup_onto, unshare_cgroup};
+pub(crate) use exec::{exec, exec_at, reset_signals};
+pub(crate) use fds::{
+    close_all_but_standard, close_from, close_on_exec_from, close_raw, dup_onto, take_inherited,
+    unshare_cgroup,
+};
 pub(crate) use identity::{clear_groups, set_effective, set_ids};
 pub(crate) use inode::{InodeAttributes, inode_attributes};
 #[cfg(target_arch = "x86_64")]

@@ -16,7 +16,7 @@ mod usage;
 mod volume;
 
 pub(crate) use boot::{Boot, OpenBoot, TemplateDefaults};
-pub(crate) use ids::{LayerId, StoreIds};
+pub(crate) use ids::{LayerId, STORE_BASE, StoreIds};
 pub(crate) use layer::{Layer, LayerDocument};
 pub(crate) use lock::{Hold, StoreLock};
 pub(crate) use stage::Staged;
