@@ -18,6 +18,9 @@
 mod decompress;
 mod discard;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hooks;
 mod pack;
 mod read;

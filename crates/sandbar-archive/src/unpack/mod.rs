@@ -81,7 +81,7 @@ impl<'a> Unpack<'a> {
                 place::Put::Done => report.entries += 1,
                 place::Put::File(mut file) => {
                     loop {
-                        self.hooks.check()?;
+                        self.hooks.check().map_err(of)?;
                         let read = members.content(&mut chunk).map_err(of)?;
                         if read == 0 {
                             break;

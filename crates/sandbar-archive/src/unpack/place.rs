@@ -181,7 +181,7 @@ impl<'a> Place<'a> {
             ArchiveError::refused(format!("it is a hard link to `{shown}`: {}", error.reason()))
         })?;
         if to == path {
-            return Err(ArchiveError::malformed("it is a hard link to itself"));
+            return Err(ArchiveError::refused("it is a hard link to itself"));
         }
         let (folder, original) = split(&to);
         let missing = |error: Errno| match error {
