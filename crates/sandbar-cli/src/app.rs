@@ -90,6 +90,12 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
             let settings = CpSettings::resolve(args)?;
             with_provider(&global, env, async |provider| commands::cp(provider, settings, printer).await)
         }
+        Command::Import(args) => {
+            with_provider(&global, env, async |provider| commands::import(provider, &args.to, printer).await)
+        }
+        Command::Export(args) => with_provider(&global, env, async |provider| {
+            commands::export(provider, &args.from, printer).await
+        }),
         Command::Port(args) => {
             let settings = PortSettings::resolve(args);
             with_provider(&global, env, async |provider| commands::port(provider, settings, printer).await)

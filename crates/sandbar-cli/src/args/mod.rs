@@ -1,5 +1,6 @@
 //! What may be typed. These types hold data and nothing else; `settings` turns them into what was meant.
 
+mod archive;
 mod audit;
 mod cp;
 mod create;
@@ -29,6 +30,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::value::AuditArg;
 pub(crate) use cp::CpArgs;
 
+pub(crate) use archive::{ExportArgs, ImportArgs};
 pub(crate) use audit::AuditArgs;
 pub(crate) use create::CreateArgs;
 pub(crate) use creation::CreationArgs;
@@ -122,6 +124,8 @@ pub(crate) enum Command {
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Cp(CpArgs),
+    Import(ImportArgs),
+    Export(ExportArgs),
     Port(PortArgs),
     Network(NetworkArgs),
     Egress(EgressArgs),

@@ -1,5 +1,6 @@
 //! The commands, one a file: settings in, exit status out.
 
+mod archive;
 mod attach;
 mod audit;
 mod capacity;
@@ -31,6 +32,7 @@ mod usage;
 mod version;
 mod watch;
 
+pub(crate) use archive::{export, import};
 pub(crate) use attach::attach;
 pub(crate) use audit::audit;
 pub(crate) use capacity::capacity;

@@ -18,7 +18,7 @@ impl Meter {
     }
 
     /// Counts bytes of content.
-    pub(super) fn bytes(&self, bytes: usize) {
+    pub(crate) fn bytes(&self, bytes: usize) {
         self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 

@@ -46,7 +46,7 @@ pub(crate) use name::{is_shaped_like_an_id, sandbox_name};
 pub(crate) use on_timeout::OnTimeoutArg;
 pub(crate) use pair::Pair;
 pub(crate) use pids::Pids;
-pub(crate) use place::Place;
+pub(crate) use place::{GuestPlace, Place};
 pub(crate) use port::Port;
 pub(crate) use publication::{Listen, Publication};
 pub(crate) use resource::{Disk, Memory};

@@ -27,7 +27,7 @@ impl Place {
     fn parse(text: OsString) -> Result<Self, ValueError> {
         if text == "-" {
             return Err(ValueError::new(
-                "streams are not copied: `sandbar exec ID -- tar -c -C FOLDER NAME` writes an archive, `sandbar exec -i ID -- tar -x` reads one",
+                "streams are not copied: `sandbar export ID:/PATH` writes a tar archive, `sandbar import ID:/PATH` reads one",
             ));
         }
         if text.is_empty() {
@@ -58,6 +58,30 @@ impl Place {
         let placement = placement(path);
         let path = GuestPath::new(OsString::from_vec(path.to_vec()).into_vec())?;
         Ok(Self::Guest { id, path, placement })
+    }
+}
+
+/// `ID:/PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GuestPlace {
+    pub(crate) id: String,
+    pub(crate) path: GuestPath,
+}
+
+impl GuestPlace {
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().try_map(Self::parse)
+    }
+
+    fn parse(text: OsString) -> Result<Self, ValueError> {
+        let of_host = || ValueError::new("it is a path of this machine: expected ID:/PATH");
+        if text == "-" {
+            return Err(of_host());
+        }
+        match Place::parse(text)? {
+            Place::Guest { id, path, .. } => Ok(Self { id, path }),
+            Place::Host { .. } => Err(of_host()),
+        }
     }
 }
 
@@ -102,6 +126,15 @@ mod tests {
         ] {
             let error = Place::parse(text.into()).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn where_only_a_sandbox_will_do_a_path_of_this_machine_is_refused() {
+        let place = GuestPlace::parse("demo:/a/".into()).unwrap();
+        assert_eq!((place.id.as_str(), place.path.as_bytes()), ("demo", &b"/a"[..]));
+        for text in ["a", "-", "./demo:/a", ""] {
+            assert!(GuestPlace::parse(text.into()).unwrap_err().to_string().contains("ID:/PATH"), "{text}");
         }
     }
 

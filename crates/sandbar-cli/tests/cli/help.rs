@@ -15,6 +15,8 @@ const COMMANDS: &[&str] = &[
     "describe",
     "destroy",
     "cp",
+    "import",
+    "export",
     "port",
     "network",
     "egress",

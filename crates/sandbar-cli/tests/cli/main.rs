@@ -1,5 +1,6 @@
 //! The command line from outside: whole invocations, with what they print, how they end, and what they leave.
 
+mod archive;
 mod audit;
 mod bad_input;
 mod bytes;
