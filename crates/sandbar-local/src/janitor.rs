@@ -9,6 +9,7 @@ use crate::error::Lookup;
 use crate::home::{Folder, Home, Lock};
 use crate::id::random_bytes;
 use crate::observe::{Observed, is_over, is_overdue};
+use crate::store::{LayerId, StoreLock, sweep_layers};
 use crate::unseat::unseat;
 use crate::{teardown, template};
 
@@ -16,6 +17,8 @@ use crate::{teardown, template};
 const LOOKED_AT: usize = 64;
 /// Leftovers that one command removes.
 const REMOVED: usize = 16;
+/// Layers that one command removes: each may hold a whole system.
+const LAYERS_REMOVED: usize = 2;
 
 /// What there is to do.
 #[derive(Debug)]
@@ -43,6 +46,7 @@ impl Work {
         trash.truncate(REMOVED);
         let _ = template::sweep(&home, REMOVED);
         let _ = home.sweep_volumes(REMOVED);
+        let _ = sweep_layers(&home, LAYERS_REMOVED);
         if ids.is_empty() && trash.is_empty() { None } else { Some(Self { home, dead: ids, trash }) }
     }
 
@@ -55,6 +59,16 @@ impl Work {
             let _ = teardown::empty_trash(&self.home, id);
         }
     }
+}
+
+/// Removes moments of sandboxes that nobody needs since one ended, where nobody holds the store: nobody is kept waiting for that. Layers of templates go with those.
+pub(crate) fn drop_layers(home: &Home) {
+    if home.layers().is_ok_and(|layers| layers.iter().any(LayerId::is_snapshot))
+        && let Ok(Some(lock)) = StoreLock::take_now(home, "clean up")
+    {
+        let _ = home.remove_unused_layers(&lock, LAYERS_REMOVED);
+    }
+    let _ = sweep_layers(home, LAYERS_REMOVED);
 }
 
 /// Whether nothing is left to guard in the folder of `id`.

@@ -35,6 +35,7 @@ mod spare;
 mod store;
 mod teardown;
 mod template;
+mod templates;
 mod unseat;
 mod verify;
 mod volumes;

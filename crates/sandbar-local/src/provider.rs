@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use sandbar_core::{
     CapacityReport, CreateOptions, EgressCheck, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId,
-    SandboxProvider, SandboxRecord, UsageHistory, Volumes, Wake,
+    SandboxProvider, SandboxRecord, Templates, UsageHistory, Volumes, Wake,
 };
 use sandbar_observe::AuditConfig;
 
@@ -28,6 +28,7 @@ use crate::sandbox::LocalSandbox;
 use crate::shim::protocol::{Report, Shape, Task};
 use crate::spare::Spares;
 use crate::template::Base;
+use crate::templates::LocalTemplates;
 use crate::volumes::LocalVolumes;
 use crate::{descriptor, destroy, helper, options};
 
@@ -49,6 +50,7 @@ const CHILD_END: std::time::Duration = std::time::Duration::from_secs(2);
 #[derive(Clone)]
 pub struct LocalProvider {
     inner: Arc<Inner>,
+    pub(crate) templates: LocalTemplates,
     volumes: LocalVolumes,
 }
 
@@ -86,7 +88,11 @@ impl LocalProvider {
             spares: Spares::new(spare),
         };
         let inner = Arc::new(inner);
-        Ok(Self { volumes: LocalVolumes { inner: Arc::clone(&inner) }, inner })
+        Ok(Self {
+            templates: LocalTemplates { inner: Arc::clone(&inner) },
+            volumes: LocalVolumes { inner: Arc::clone(&inner) },
+            inner,
+        })
     }
 
     /// Where the data folder is.
@@ -204,13 +210,16 @@ impl SandboxProvider for LocalProvider {
         Some(self)
     }
 
+    fn templates(&self) -> Option<&dyn Templates> {
+        Some(&self.templates)
+    }
+
     fn volumes(&self) -> Option<&dyn Volumes> {
         Some(&self.volumes)
     }
 
     fn missing_reason(&self, part: &str) -> Option<String> {
         let why = match part {
-            "templates" => "this version has the template `host` and makes no others",
             "builds" => "this version builds no templates",
             _ => return None,
         };
@@ -252,6 +261,9 @@ impl Inner {
         let Some(home) = Home::open(&self.home)? else { return Ok(false) };
         let destroyed = destroy::destroy(&home, id).await;
         lock(&self.owned).remove(id);
+        if let Some(home) = Home::open(&self.home)? {
+            let _ = tokio::task::spawn_blocking(move || janitor::drop_layers(&home)).await;
+        }
         if let Some(work) = janitor::Work::find(home) {
             // What it could not remove, the command that names it will tell.
             let _ = tokio::task::spawn_blocking(|| work.run()).await;

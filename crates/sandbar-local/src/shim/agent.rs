@@ -27,6 +27,8 @@ pub(crate) const BACKSTOP_MS: i64 = 2000;
 const MAX_ADDRESS: usize = 107;
 /// Connections that wait to be accepted; a burst of parallel commands fits.
 const BACKLOG: i32 = 256;
+/// Who runs commands, unless the template says otherwise.
+const DEFAULT_USER: &str = "user";
 /// The form of the configuration that decision 0006 describes.
 const CONFIG_VERSION: u32 = 1;
 
@@ -37,6 +39,8 @@ struct AgentConfig<'a> {
     sandbox_id: &'a str,
     template_id: &'a str,
     default_user: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_workdir: Option<&'a str>,
     env: BTreeMap<&'a str, &'a str>,
     deadline_unix_ms: Option<i64>,
     ids: &'a str,
@@ -102,12 +106,24 @@ pub(super) fn config(
     host: &Host,
     authority: Option<&Authority>,
 ) -> Result<Vec<u8>> {
+    let defaults = &orders.boot.defaults;
     let config = AgentConfig {
         version: CONFIG_VERSION,
         sandbox_id: id.as_str(),
         template_id: orders.boot.template.as_str(),
-        default_user: "user",
-        env: orders.env.iter().collect(),
+        // With a single id there is no other user.
+        default_user: defaults
+            .user
+            .as_ref()
+            .filter(|_| ids.has_root())
+            .map_or(DEFAULT_USER, UserName::as_str),
+        default_workdir: defaults.workdir.as_deref(),
+        env: defaults
+            .env
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .chain(orders.env.iter())
+            .collect(),
         deadline_unix_ms: deadline
             .filter(|_| orders.on_deadline == DeadlineAction::Destroy)
             .map(|deadline| deadline.as_millisecond().saturating_add(BACKSTOP_MS)),

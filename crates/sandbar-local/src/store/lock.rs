@@ -57,6 +57,19 @@ impl StoreLock {
         }
     }
 
+    /// Takes it alone if nobody else holds it now; `None` if somebody does.
+    pub(crate) fn take_now(home: &Home, operation: &'static str) -> Result<Option<Self>> {
+        let broken =
+            |cause: Errno| io_error(operation, &format!("`{}/{FILE}`", home.path().display()), cause);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(home, FILE, flags, Mode::RUSR | Mode::WUSR).map_err(broken)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self { _file: file, hold: Hold::Alone })),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
+            Err(cause) => Err(broken(cause)),
+        }
+    }
+
     /// Whether nobody else holds it.
     pub(crate) fn is_alone(&self) -> bool {
         self.hold == Hold::Alone

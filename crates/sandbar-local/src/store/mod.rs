@@ -19,6 +19,6 @@ pub(crate) use boot::{Boot, OpenBoot, TemplateDefaults};
 pub(crate) use ids::{LayerId, STORE_BASE, StoreIds};
 pub(crate) use layer::{Layer, LayerDocument};
 pub(crate) use lock::{Hold, StoreLock};
-pub(crate) use stage::Staged;
+pub(crate) use stage::{Staged, sweep as sweep_layers};
 pub(crate) use template::TemplateDocument;
 pub(crate) use volume::{VOLUMES, Volume, VolumeDocument};

@@ -10,8 +10,8 @@ use crate::error::{found, io_error};
 use crate::home::Home;
 use crate::id::random_text;
 
-/// What a layer is called while it is being made.
-const UNFINISHED: &str = ".new-";
+/// What a layer is called while it is being made, and while it is being removed.
+pub(super) const UNFINISHED: &str = ".new-";
 
 /// A layer in the making. Dropped, it is taken back; after a crash, [`sweep`] does that.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Drop for Staged<'_> {
     }
 }
 
-/// Removes layers that somebody began and nobody makes any more; at most `budget` of them.
+/// Removes layers that nobody needs any more, and those that somebody began and nobody makes; at most `budget` of them.
 pub(crate) fn sweep(home: &Home, budget: usize) -> rustix::io::Result<()> {
     let names = home.entries(LAYERS)?;
     for name in names.into_iter().filter(|name| name.starts_with(UNFINISHED)).take(budget) {

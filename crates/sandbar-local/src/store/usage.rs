@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use rustix::fs::renameat;
 use sandbar_core::{Result, SandboxId, TemplateId};
 
 use super::layer::LAYERS;
-use super::{LayerDocument, LayerId, StoreLock, TemplateDocument};
+use super::stage::UNFINISHED;
+use super::{LayerId, StoreLock, TemplateDocument};
 use crate::error::{io_error, unknown};
 use crate::home::{Folder, Home, StoredRecord};
+use crate::id::random_text;
 
 impl Home {
     /// The sandboxes that boot from a template, whatever their state.
@@ -43,17 +46,15 @@ impl Home {
         Ok(self.layers()?.into_iter().filter(|id| !used.contains(id)).collect())
     }
 
-    /// Removes layers that nothing names any more, at most `budget` of them, and answers how many went.
+    /// Takes their names from layers that nothing names any more, at most `budget` of them, and answers how many went. Their files go with the next
+    /// [`sweep`](super::sweep_layers), for which nobody has to hold the store.
     pub(crate) fn remove_unused_layers(&self, lock: &StoreLock, budget: usize) -> Result<usize> {
         debug_assert!(lock.is_alone());
         let mut removed = 0;
         for id in self.unused_layers()?.into_iter().take(budget) {
-            let mode = match LayerDocument::read(self, &id)? {
-                Some(document) => document.ids.to_mode(),
-                None => continue,
-            };
-            self.remove_tree(LAYERS, id.as_str(), &mode)
-                .map_err(|cause| io_error("remove", &format!("layer `{id}`"), cause))?;
+            let broken = |cause| io_error("remove", &format!("layer `{id}`"), cause);
+            let name = format!("{UNFINISHED}{}", random_text(12).map_err(broken)?);
+            renameat(self, format!("{LAYERS}/{id}"), self, format!("{LAYERS}/{name}")).map_err(broken)?;
             removed += 1;
         }
         Ok(removed)

@@ -22,6 +22,7 @@ mod resources;
 mod sleep;
 mod sockets;
 mod spare;
+mod templates;
 mod usage;
 mod versions;
 
