@@ -43,6 +43,13 @@ const CHECKS: &[Check] = &[
         size: 500,
     },
     Check {
+        name: "volumes",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "a_held_volume_is_never_removed",
+        size: 50,
+    },
+    Check {
         name: "at-once",
         package: "sandbar-local",
         target: "lifecycle",

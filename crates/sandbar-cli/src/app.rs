@@ -86,6 +86,9 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Resume(args) => {
             with_provider(&global, env, async |provider| commands::resume(provider, &args.id, printer).await)
         }
+        Command::Volume(args) => {
+            with_provider(&global, env, async |provider| commands::volume(provider, args, printer).await)
+        }
         Command::Cp(args) => {
             let settings = CpSettings::resolve(args)?;
             with_provider(&global, env, async |provider| commands::cp(provider, settings, printer).await)
@@ -127,6 +130,14 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Usage(args) => with_provider(&global, env, async |provider| {
             commands::usage(provider, args.id.as_deref(), printer).await
         }),
+        Command::Prune(args) => {
+            let url = provider_url(global.provider.as_deref(), env)?;
+            on_a_loop(async || commands::prune(&url, args, printer).await)
+        }
+        Command::System(args) => {
+            let url = provider_url(global.provider.as_deref(), env)?;
+            on_a_loop(async || commands::system(&url, args, printer).await)
+        }
         Command::Capacity => {
             with_provider(&global, env, async |provider| commands::capacity(provider, printer).await)
         }
@@ -146,14 +157,8 @@ fn with_provider(
     env: &Environment,
     work: impl AsyncFnOnce(&dyn SandboxProvider) -> Result<ExitStatus>,
 ) -> Result<ExitStatus> {
-    // The loop itself does not bear it if it can't open what it needs.
-    host_limits::check_descriptors()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Error::new(ErrorKind::Unexpected, "start", format!("no event loop: {error}")).with_source(error)
-    })?;
-    let url = provider_url(global.provider.as_deref(), env)?;
-    let done = runtime.block_on(async {
-        report_file_size_limit()?;
+    on_a_loop(async || {
+        let url = provider_url(global.provider.as_deref(), env)?;
         let observing = Observing::begin(global, env)?;
         let provider = observing.connect(&url).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => Failure::usage(error),
@@ -162,6 +167,19 @@ fn with_provider(
         let done = work(provider.as_ref()).await;
         observing.end().await;
         done
+    })
+}
+
+/// Runs `work` on a loop of one thread.
+fn on_a_loop(work: impl AsyncFnOnce() -> Result<ExitStatus>) -> Result<ExitStatus> {
+    // The loop itself does not bear it if it can't open what it needs.
+    host_limits::check_descriptors()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Error::new(ErrorKind::Unexpected, "start", format!("no event loop: {error}")).with_source(error)
+    })?;
+    let done = runtime.block_on(async {
+        report_file_size_limit()?;
+        work().await
     });
     // A thread that waits for a slow reader or a slow disk is not waited for.
     runtime.shutdown_background();

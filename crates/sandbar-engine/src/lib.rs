@@ -16,7 +16,6 @@ mod inherited;
 mod launch;
 pub mod layers;
 mod limits;
-mod mapped;
 mod memfd;
 pub mod mount_source;
 pub mod network;

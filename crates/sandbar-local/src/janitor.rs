@@ -72,7 +72,7 @@ pub(crate) fn drop_layers(home: &Home) {
 }
 
 /// Whether nothing is left to guard in the folder of `id`.
-fn is_left(home: &Home, id: &SandboxId) -> bool {
+pub(crate) fn is_left(home: &Home, id: &SandboxId) -> bool {
     let Ok(Some(folder)) = Folder::open(home, id) else { return false };
     match folder.shim_lives() {
         Ok(true) => {
@@ -88,7 +88,8 @@ fn is_left(home: &Home, id: &SandboxId) -> bool {
     }
 }
 
-fn remove(home: &Home, id: &SandboxId) -> Lookup<()> {
+/// Removes it, if it still is what nobody guards; `None` means that it is not, or that somebody else is at it.
+pub(crate) fn remove(home: &Home, id: &SandboxId) -> Lookup<()> {
     let busy = |cause| crate::error::unknown("clean up", id.as_str(), cause);
     let Some(folder) = Folder::open(home, id).map_err(busy)? else { return Ok(None) };
     let lock = match Lock::take(&folder).map_err(busy)? {

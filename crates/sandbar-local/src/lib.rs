@@ -12,6 +12,7 @@ mod config;
 mod ctl;
 mod descriptor;
 mod destroy;
+mod disk;
 mod doctor;
 mod env;
 mod error;
@@ -45,6 +46,7 @@ mod worker;
 pub use config::{
     DEFAULT_DEADLINE, DEFAULT_DISK, DEFAULT_MEMORY, DEFAULT_PIDS, Defaults, LocalConfig, Spare,
 };
+pub use disk::{DiskShare, DiskUsage, Prunable, PruneKind, PruneMode, PruneOptions, PruneReport};
 pub use doctor::{
     CONDITIONS, Condition, Doctor, Fault, Finding, FindingState, HostReport, Mend, Need, Package, Weight,
     conditions_document,

@@ -315,7 +315,7 @@ fn delete_folder(
 }
 
 /// How ids were mapped where no record tells: root may delete anything, and an ordinary user has one best way.
-fn any_mode() -> IdMode {
+pub(crate) fn any_mode() -> IdMode {
     let host = Host::observe();
     if host.needs_range() { IdMode::range(Home::slot_base(0)) } else { host.user_id_mode() }
 }

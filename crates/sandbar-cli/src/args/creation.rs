@@ -1,8 +1,10 @@
 use clap::Args;
-use sandbar::{SandboxName, TemplateId};
+use sandbar::{ProjectId, SandboxName, TemplateId};
 
 use crate::args::{LimitArgs, PolicyArgs};
-use crate::value::{HumanDuration, Mount, OnTimeoutArg, Pair, Publication, contract, sandbox_name};
+use crate::value::{
+    HumanDuration, Mount, OnTimeoutArg, Pair, Publication, VolumeArg, contract, sandbox_name,
+};
 
 /// What a new sandbox shall be: the same for `run` and `create`.
 #[derive(Args, Debug, Default)]
@@ -17,6 +19,9 @@ pub(crate) struct CreationArgs {
     /// A label; may be given again
     #[arg(long = "label", value_name = "KEY=VALUE")]
     pub(crate) labels: Vec<Pair>,
+    /// The project that it belongs to; `ls --project` lists those of one
+    #[arg(long, value_name = "PROJECT", value_parser = contract::<ProjectId>)]
+    pub(crate) project: Option<ProjectId>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     /// Fail unless every limit, defaults included, is enforced and not merely watched; of disk only if `--disk` is given
@@ -27,6 +32,11 @@ pub(crate) struct CreationArgs {
     /// A colon in a path is written `\:`.
     #[arg(long = "mount", value_name = "HOST:GUEST[:rw]", value_parser = Mount::parser())]
     pub(crate) mounts: Vec<Mount>,
+    /// A volume to mount inside, writable; missing folders are made; may be given again
+    ///
+    /// `sandbar volume create` makes one. It outlives the sandbox, and several sandboxes may have it at once.
+    #[arg(long = "volume", value_name = "NAME:/PATH", value_parser = VolumeArg::parser())]
+    pub(crate) volumes: Vec<VolumeArg>,
     /// A port inside to make reachable from this machine, at HOSTPORT or, without it or if it is 0, any free one; may be given again
     ///
     /// ADDR is `127.0.0.1` unless given, which nobody but this machine can reach; an address of version 6 stands in brackets. A place that

@@ -1,6 +1,8 @@
 use clap::Args;
 
-use crate::value::{Pair, StateArg};
+use sandbar::ProjectId;
+
+use crate::value::{Pair, StateArg, contract};
 
 /// List sandboxes
 ///
@@ -17,6 +19,9 @@ pub(crate) struct LsArgs {
     /// Only in this state; may be given again, and then one of them will do
     #[arg(long = "state", value_name = "STATE")]
     pub(crate) states: Vec<StateArg>,
+    /// Only of this project
+    #[arg(long, value_name = "PROJECT", value_parser = contract::<ProjectId>)]
+    pub(crate) project: Option<ProjectId>,
 }
 
 /// Show all about one sandbox

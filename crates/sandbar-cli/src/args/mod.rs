@@ -22,7 +22,9 @@ mod run;
 mod shell;
 mod shell_help;
 mod stats;
+mod system;
 mod usage;
+mod volume;
 mod watch;
 
 use clap::{Args, Parser, Subcommand};
@@ -51,7 +53,9 @@ pub(crate) use run::RunArgs;
 pub(crate) use shell::ShellArgs;
 pub(crate) use shell_help::{CompletionsArgs, ManArgs, Shell};
 pub(crate) use stats::StatsArgs;
+pub(crate) use system::{PruneArgs, SystemAction, SystemArgs};
 pub(crate) use usage::UsageArgs;
+pub(crate) use volume::{VolumeAction, VolumeArgs, VolumeLsArgs};
 pub(crate) use watch::WatchArgs;
 
 /// Run code that nobody should trust.
@@ -123,6 +127,7 @@ pub(crate) enum Command {
     Destroy(DestroyArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
+    Volume(VolumeArgs),
     Cp(CpArgs),
     Import(ImportArgs),
     Export(ExportArgs),
@@ -133,6 +138,8 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     Resources(ResourcesArgs),
     Usage(UsageArgs),
+    Prune(PruneArgs),
+    System(SystemArgs),
     /// Show what room there is for more sandboxes
     ///
     /// Disk space and inodes are those of where sandboxes are kept, memory is the machine's. What can't be measured is `-`, in JSON `null`.

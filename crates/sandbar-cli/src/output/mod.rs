@@ -4,6 +4,7 @@ mod audit;
 mod changes;
 mod columns;
 mod decision;
+mod disk;
 mod doctor;
 mod error;
 mod escape;
@@ -16,6 +17,7 @@ mod table;
 mod time;
 mod usage;
 mod verdict;
+mod volume;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -28,6 +30,7 @@ pub(crate) use audit::audit_text;
 pub(crate) use changes::ChangeLine;
 pub(crate) use columns::columns;
 pub(crate) use decision::{DecisionJson, decision_text, verdict_word};
+pub(crate) use disk::{disk_json, disk_table, prune_json, prune_text};
 pub(crate) use doctor::{DoctorJson, doctor_text};
 pub(crate) use escape::escape;
 pub(crate) use policy::{NetworkJson, network_text};
@@ -38,6 +41,7 @@ pub(crate) use table::table;
 pub(crate) use time::rfc3339;
 pub(crate) use usage::{UsageJson, usage_table};
 pub(crate) use verdict::{VerdictJson, verdict_text};
+pub(crate) use volume::{VolumesJson, volume_json, volume_table, volume_text};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default)]

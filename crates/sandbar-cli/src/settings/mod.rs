@@ -151,10 +151,11 @@ pub(crate) fn resources(args: &ResourcesArgs) -> Result<Option<(Resources, Limit
 
 /// `ls`.
 pub(crate) fn query(args: LsArgs) -> Result<Query> {
-    let LsArgs { labels, states } = args;
-    Ok(Query::new()
+    let LsArgs { labels, states, project } = args;
+    let query = Query::new()
         .with_labels(creation::labels(labels)?)
-        .with_states(states.into_iter().map(|state| state.0)))
+        .with_states(states.into_iter().map(|state| state.0));
+    Ok(Query { project, ..query })
 }
 
 fn absolute_source(copy: CopyIn) -> Result<CopyIn> {

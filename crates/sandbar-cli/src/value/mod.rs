@@ -27,6 +27,7 @@ mod since;
 mod size;
 mod split;
 mod state;
+mod volume;
 
 use std::fmt;
 use std::str::FromStr;
@@ -55,6 +56,7 @@ pub(crate) use signal::SignalArg;
 pub(crate) use since::Since;
 pub(crate) use size::Size;
 pub(crate) use state::StateArg;
+pub(crate) use volume::VolumeArg;
 
 /// Why a value was refused. The value itself is named by whoever reports this.
 #[derive(Clone, Debug, PartialEq, Eq)]

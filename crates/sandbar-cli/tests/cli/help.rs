@@ -14,6 +14,7 @@ const COMMANDS: &[&str] = &[
     "ls",
     "describe",
     "destroy",
+    "volume",
     "cp",
     "import",
     "export",
@@ -23,6 +24,8 @@ const COMMANDS: &[&str] = &[
     "stats",
     "resources",
     "usage",
+    "prune",
+    "system",
     "capacity",
     "doctor",
     "completions",
@@ -34,6 +37,11 @@ const COMMANDS: &[&str] = &[
 /// Every command of a command: what it is called, and how it is typed.
 const BELOW: &[(&str, &[&str])] = &[
     ("network demo set", &["network", "demo", "set"]),
+    ("volume create", &["volume", "create"]),
+    ("volume ls", &["volume", "ls"]),
+    ("volume show", &["volume", "show"]),
+    ("volume rm", &["volume", "rm"]),
+    ("system df", &["system", "df"]),
     ("egress log", &["egress", "log"]),
     ("egress why", &["egress", "why"]),
     ("egress verify", &["egress", "verify"]),

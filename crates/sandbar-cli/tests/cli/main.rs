@@ -24,4 +24,5 @@ mod shell_help;
 mod stats;
 mod terminal;
 mod users;
+mod volumes;
 mod watch;

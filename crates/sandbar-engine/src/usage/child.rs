@@ -33,7 +33,7 @@ pub(super) struct Counter<'a> {
 
 /// Why a count is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     Kernel(Errno),
     /// Of the sandbox's namespaces.
     NotJoined,
@@ -53,7 +53,7 @@ impl From<Errno> for Trouble {
 }
 
 impl Trouble {
-    pub(super) fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Kernel(_) => "the kernel refused",
             Self::NotJoined => "its namespaces can't be joined",
@@ -65,7 +65,7 @@ impl Trouble {
         }
     }
 
-    pub(super) fn code(self) -> (u32, i32) {
+    pub(crate) fn code(self) -> (u32, i32) {
         match self {
             Self::Kernel(errno) => (1, errno.raw_os_error()),
             Self::NotJoined => (2, 0),
@@ -77,7 +77,7 @@ impl Trouble {
         }
     }
 
-    pub(super) fn from_code(code: u32, errno: i32) -> Option<Self> {
+    pub(crate) fn from_code(code: u32, errno: i32) -> Option<Self> {
         match code {
             0 => None,
             2 => Some(Self::NotJoined),

@@ -14,7 +14,6 @@
 mod calls;
 mod child;
 mod descriptors;
-mod folder;
 mod measure;
 mod memory;
 mod seen;
@@ -28,5 +27,7 @@ pub(crate) mod fuzzing {
 }
 
 pub(crate) use calls::close_others;
-pub(crate) use folder::folder_size;
+pub(crate) use child::Trouble;
 pub use measure::{Request, Usage, measure};
+pub(crate) use seen::Seen;
+pub(crate) use tree::{Level, MAX_DEPTH, count_layer};

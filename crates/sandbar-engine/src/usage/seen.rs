@@ -6,7 +6,7 @@ const MOST: usize = PLACES / 4 * 3;
 
 /// Files that were counted, so that they count once. Of fixed size, since nothing may be allocated while it is used.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     places: Vec<u64>,
     used: usize,
 }
@@ -21,7 +21,7 @@ pub(super) enum Met {
 }
 
 impl Seen {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { places: vec![0; PLACES], used: 0 }
     }
 

@@ -18,7 +18,7 @@ const LAYERS: [&CStr; 2] = [c"upper", c"usr-upper"];
 /// Entries that are looked at: as many as can be in the time that a caller is likely to grant.
 const MAX_ENTRIES: u64 = 10_000_000;
 /// Folders in each other. No program can name a file much below 2,000.
-pub(super) const MAX_DEPTH: usize = 1 << 14;
+pub(crate) const MAX_DEPTH: usize = 1 << 14;
 /// Folders that are kept open on the way, so that moving one of them disturbs nothing. Real trees are no deeper, and a
 /// process has 1024 descriptors at least.
 const MAX_OPEN: usize = 200;
@@ -28,7 +28,7 @@ const BUFFER_BYTES: usize = 16 * 1024;
 const RESUMED_BYTES: usize = 2 * 1024;
 
 /// A folder on the way from the top to where the count is.
-pub(super) struct Level {
+pub(crate) struct Level {
     /// Absent where it is too far down to be kept open while something below it is counted.
     folder: Option<OwnedFd>,
     identity: (u64, u64),
@@ -54,7 +54,7 @@ pub(super) fn count(
 }
 
 /// Counts what one folder holds.
-pub(super) fn count_layer(
+pub(crate) fn count_layer(
     top: OwnedFd,
     levels: &mut Vec<Level>,
     seen: &mut Seen,

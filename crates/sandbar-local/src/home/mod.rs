@@ -26,3 +26,4 @@ pub(crate) use record::{
     AgentMark, Asleep, NO_EGRESS, Owner, Private, StoredRecord, boot_id, isolation, now,
 };
 pub(crate) use slots::ID_RANGES;
+pub(crate) use usage::USAGE_FILES;

@@ -18,6 +18,8 @@ use crate::wait;
 const USAGE: &str = "usage.jsonl";
 /// The one before it.
 const OLD_USAGE: &str = "usage.jsonl.1";
+/// All files that tell of ended sandboxes, in the data folder.
+pub(crate) const USAGE_FILES: [&str; 2] = [OLD_USAGE, USAGE];
 /// Size at which a file is put aside, in bytes: some ten thousand sandboxes.
 const MAX_FILE: u64 = 4 << 20;
 /// How long another writer may keep this one waiting: it writes a line. One that was frozen meanwhile must not keep sandboxes from their end.

@@ -13,7 +13,7 @@ use crate::error::{fail, found, io_error};
 use crate::home::Home;
 
 /// The folder of all layers, in the data folder.
-pub(super) const LAYERS: &str = "layers";
+pub(crate) const LAYERS: &str = "layers";
 /// The file in a layer's folder that tells of it.
 pub(super) const DOCUMENT: &str = "layer.json";
 /// The part of a layer that lies over the root file system.

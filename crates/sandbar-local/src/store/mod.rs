@@ -17,7 +17,7 @@ mod volume;
 
 pub(crate) use boot::{Boot, OpenBoot, TemplateDefaults};
 pub(crate) use ids::{LayerId, STORE_BASE, StoreIds};
-pub(crate) use layer::{Layer, LayerDocument};
+pub(crate) use layer::{LAYERS, Layer, LayerDocument};
 pub(crate) use lock::{Hold, StoreLock};
 pub(crate) use stage::{Staged, sweep as sweep_layers};
 pub(crate) use template::TemplateDocument;

@@ -6,6 +6,7 @@ mod audit;
 mod conformance;
 mod deadlines;
 mod deaths;
+mod disk;
 mod evasions;
 mod frozen;
 mod hostile;
@@ -25,6 +26,7 @@ mod spare;
 mod templates;
 mod usage;
 mod versions;
+mod volumes;
 
 /// Create, run, destroy, over and over.
 #[tokio::test]
@@ -48,6 +50,12 @@ async fn idle_side_by_side() {
 #[tokio::test]
 async fn sleeps_lose_nothing() {
     sleep::cycles(support::size(25)).await;
+}
+
+/// Creations against removals of one volume.
+#[tokio::test]
+async fn a_held_volume_is_never_removed() {
+    volumes::race(support::size(8)).await;
 }
 
 /// Many at once.

@@ -26,6 +26,12 @@ impl Traces {
                 .into_iter()
                 .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))),
         );
+        // Of volumes, what is being made and removed: they themselves outlive sandboxes.
+        files.extend(
+            entries(&home.join("volumes"))
+                .into_iter()
+                .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))),
+        );
         let shown = home.display().to_string();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Self {

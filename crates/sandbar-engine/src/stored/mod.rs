@@ -1,15 +1,17 @@
 //! Folders that belong to the ids of sandboxes and outlive them: volumes, layers.
 
+mod size;
+mod work;
+
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::fs::{Gid, Uid, fchown};
 use rustix::io::Errno;
 
+use self::work::MappedWork;
 use crate::error::Error;
 use crate::ids::{IdMode, USER_ID};
-use crate::mapped::MappedWork;
-use crate::usage;
 
 /// How long one change of an owner may take.
 const GIVE_BOUND: Duration = Duration::from_secs(10);
@@ -52,7 +54,7 @@ pub struct StoredSize {
 /// Counts what an opened folder holds, whatever the modes of what is in it, in bounded memory and at most in `bound`. It may change meanwhile. What
 /// could not be counted whole is an error that says why: it must not be taken for little. Nothing of another file system is counted.
 pub fn stored_size(folder: BorrowedFd<'_>, ids: &IdMode, bound: Duration) -> Result<StoredSize, Error> {
-    usage::folder_size(folder, ids, bound).map(|(bytes, entries)| StoredSize { bytes, entries })
+    size::folder_size(folder, ids, bound).map(|(bytes, entries)| StoredSize { bytes, entries })
 }
 
 #[cfg(test)]

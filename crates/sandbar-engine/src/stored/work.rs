@@ -21,21 +21,21 @@ const END: Duration = Duration::from_secs(1);
 /// is a user namespace with the same map: the caller itself may neither look into nor change what belongs to subordinate ids. Root has every right
 /// anyway.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MappedWork<'a> {
+pub(super) struct MappedWork<'a> {
     /// For messages.
-    pub(crate) operation: &'static str,
+    pub(super) operation: &'static str,
     /// For messages.
-    pub(crate) resource: &'a str,
-    pub(crate) ids: &'a IdMode,
-    pub(crate) folder: BorrowedFd<'a>,
+    pub(super) resource: &'a str,
+    pub(super) ids: &'a IdMode,
+    pub(super) folder: BorrowedFd<'a>,
     /// How long it may take.
-    pub(crate) bound: Duration,
+    pub(super) bound: Duration,
 }
 
 impl MappedWork<'_> {
     /// Has `work` done by a child, and answers what it reports. It runs in a copy of a process that may have threads: it must neither allocate nor take
     /// a lock. It has the folder and nothing else that this process has open.
-    pub(crate) fn run<const N: usize>(
+    pub(super) fn run<const N: usize>(
         &self,
         work: impl FnOnce(BorrowedFd<'_>) -> [u8; N],
     ) -> Result<[u8; N], Error> {

@@ -6,36 +6,33 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use super::child::Trouble;
-use super::measure::Usage;
-use super::seen::Seen;
-use super::tree::{self, Level};
+use super::work::MappedWork;
 use crate::error::Error;
 use crate::ids::IdMode;
-use crate::mapped::MappedWork;
+use crate::usage::{self, Level, Seen, Trouble, Usage};
 
 const OPERATION: &str = "count the size of";
 /// Bytes, entries, code, error number.
 const REPORT_BYTES: usize = 8 + 8 + 4 + 4;
 
 /// Bytes on disk and entries of what `folder` holds.
-pub(crate) fn folder_size(
+pub(super) fn folder_size(
     folder: BorrowedFd<'_>,
     ids: &IdMode,
     bound: Duration,
 ) -> Result<(u64, u64), Error> {
     // The child allocates nothing.
     let mut seen = Seen::new();
-    let mut levels: Vec<Level> = Vec::with_capacity(tree::MAX_DEPTH);
+    let mut levels: Vec<Level> = Vec::with_capacity(usage::MAX_DEPTH);
     let work = MappedWork { operation: OPERATION, resource: "a folder", ids, folder, bound };
     let report = work.run(|folder| {
-        let (mut usage, mut entries) = (Usage::default(), 0);
-        let counted = open_anew(folder)
-            .map_err(Trouble::from)
-            .and_then(|top| tree::count_layer(top, &mut levels, &mut seen, &mut entries, &mut usage));
+        let (mut counted_bytes, mut entries) = (Usage::default(), 0);
+        let counted = open_anew(folder).map_err(Trouble::from).and_then(|top| {
+            usage::count_layer(top, &mut levels, &mut seen, &mut entries, &mut counted_bytes)
+        });
         let (code, errno) = counted.err().map_or((0, 0), Trouble::code);
         let mut report = [0; REPORT_BYTES];
-        report[..8].copy_from_slice(&usage.disk_bytes.to_le_bytes());
+        report[..8].copy_from_slice(&counted_bytes.disk_bytes.to_le_bytes());
         report[8..16].copy_from_slice(&entries.to_le_bytes());
         report[16..20].copy_from_slice(&code.to_le_bytes());
         report[20..].copy_from_slice(&errno.to_le_bytes());
