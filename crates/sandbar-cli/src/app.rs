@@ -39,6 +39,7 @@ pub(crate) fn main() -> ExitStatus {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "an arm for each command, and nothing else")]
 fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus> {
     let Cli { global, command } = cli;
     match command {
@@ -132,11 +133,11 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         }),
         Command::Prune(args) => {
             let url = provider_url(global.provider.as_deref(), env)?;
-            on_a_loop(async || commands::prune(&url, args, printer).await)
+            on_a_loop(async || commands::prune(&url, &args, printer).await)
         }
         Command::System(args) => {
             let url = provider_url(global.provider.as_deref(), env)?;
-            on_a_loop(async || commands::system(&url, args, printer).await)
+            on_a_loop(async || commands::system(&url, &args, printer).await)
         }
         Command::Capacity => {
             with_provider(&global, env, async |provider| commands::capacity(provider, printer).await)

@@ -6,8 +6,8 @@ use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
 use crate::output::{Printer, disk_json, disk_table, print_bytes, print_json, prune_json, prune_text};
 
-pub(crate) async fn system(url: &str, args: SystemArgs, printer: Printer) -> Result<ExitStatus> {
-    let SystemAction::Df(_) = args.action;
+pub(crate) async fn system(url: &str, args: &SystemArgs, printer: Printer) -> Result<ExitStatus> {
+    let SystemAction::Df(_) = &args.action;
     let provider = open(url, "system df")?;
     let usage = printer.progress("measuring", provider.disk_usage()).await?;
     if printer.json() {
@@ -18,7 +18,7 @@ pub(crate) async fn system(url: &str, args: SystemArgs, printer: Printer) -> Res
     Ok(ExitStatus::Done)
 }
 
-pub(crate) async fn prune(url: &str, args: PruneArgs, printer: Printer) -> Result<ExitStatus> {
+pub(crate) async fn prune(url: &str, args: &PruneArgs, printer: Printer) -> Result<ExitStatus> {
     let provider = open(url, "prune")?;
     let mode = if args.force { PruneMode::Remove } else { PruneMode::DryRun };
     let options = PruneOptions::new().with_mode(mode);

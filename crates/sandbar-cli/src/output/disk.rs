@@ -71,17 +71,16 @@ pub(crate) fn prune_text(report: &PruneReport, mode: PruneMode) -> String {
             state,
         ]
     });
-    let mut text = columns(["KIND", "NAME", "SIZE", "STATE"], &rows.collect::<Vec<_>>());
+    let table = columns(["KIND", "NAME", "SIZE", "STATE"], &rows.collect::<Vec<_>>());
     let went = report.items.iter().filter(|item| item.removed);
-    let bytes = match mode {
-        PruneMode::DryRun => report.bytes(),
-        PruneMode::Remove => went.clone().filter_map(|item| item.bytes).fold(0, u64::saturating_add),
-    };
-    text += &match mode {
+    let freed = went.clone().filter_map(|item| item.bytes).fold(0, u64::saturating_add);
+    match mode {
         PruneMode::DryRun => {
-            format!("{} would be freed; `sandbar prune --force` does it\n", short_size(bytes))
+            let bytes = short_size(report.bytes());
+            format!("{table}{bytes} would be freed; `sandbar prune --force` does it\n")
         }
-        PruneMode::Remove => format!("{} freed, {} things removed\n", short_size(bytes), went.count()),
-    };
-    text
+        PruneMode::Remove => {
+            format!("{table}{} freed, {} things removed\n", short_size(freed), went.count())
+        }
+    }
 }

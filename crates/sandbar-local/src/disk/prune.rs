@@ -183,13 +183,9 @@ impl Pruning<'_> {
             if !janitor::is_left(self.home, &id) {
                 continue;
             }
-            let record = match Folder::open(self.home, &id).map(|folder| folder.map(|folder| folder.record()))
-            {
-                Ok(Some(Ok(record))) => record,
-                Ok(None) => continue,
-                // Looked at a moment ago, and not any more: not ours to touch.
-                Ok(Some(Err(_))) | Err(_) => continue,
-            };
+            let looked = Folder::open(self.home, &id).map(|folder| folder.map(|folder| folder.record()));
+            // Gone since, or not to be looked at any more: not ours to touch.
+            let Ok(Some(Ok(record))) = looked else { continue };
             let is_expired = record.as_ref().is_some_and(|record| {
                 let began_and_did_not_end = matches!(record.state, State::Creating | State::Destroying);
                 is_overdue(record)
