@@ -47,6 +47,8 @@ enum Op {
     Deadline { unix_ms: Option<u64> },
     Listeners,
     Network,
+    Quiet,
+    Go,
     KillAll { signal: i32 },
     Main { from: u64, seen: u64, wait_ms: u64 },
     Shutdown,
@@ -220,6 +222,15 @@ async fn converse(state: Rc<State>, held: Rc<Held>, connection: Socket) {
                 },
                 Op::Main { from, seen, wait_ms } => {
                     send(&connection, &main(&state, from, seen, wait_ms).await, &[]).await
+                }
+                Op::Quiet => {
+                    let answer =
+                        if state.quiet.begin(&state).await { json!({"ok": true}) } else { refusal("busy") };
+                    send(&connection, &answer, &[]).await
+                }
+                Op::Go => {
+                    state.quiet.end();
+                    send(&connection, &json!({"ok": true}), &[]).await
                 }
                 Op::KillAll { signal } => send(&connection, &kill_all(&state, signal), &[]).await,
                 Op::Shutdown => {

@@ -119,6 +119,7 @@ pub(crate) async fn init(
     }
     let is_old = matches!((request.timestamp, defaults.timestamp), (Some(new), Some(known)) if new <= known);
     if !is_old {
+        state.quiet.never();
         defaults.timestamp = request.timestamp.or(defaults.timestamp);
         if let Some(env) = request.env_vars {
             defaults.env = env;

@@ -20,6 +20,7 @@ mod log;
 mod main_command;
 mod paths;
 mod processes;
+mod quiet;
 mod role;
 mod rpc;
 mod server;

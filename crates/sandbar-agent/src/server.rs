@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,6 +20,7 @@ use tokio::time::timeout;
 
 use crate::http::{Request, Response, empty, error, token_allows, with_cors};
 use crate::log::log;
+use crate::quiet::Quiet;
 use crate::state::State;
 use crate::{AgentConfig, archive, control, files, host, main_command, rpc, sudo, trust};
 
@@ -134,7 +136,13 @@ async fn accept(state: Rc<State>, listener: Rc<UnixListener>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
+        state.quiet.over().await;
+        let accepted = tokio::select! {
+            biased;
+            () = state.quiet.wanted() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
                 log(format_args!("accept: {error}"));
@@ -143,15 +151,30 @@ async fn accept(state: Rc<State>, listener: Rc<UnixListener>) {
             }
         };
         let (state, all) = (state.clone(), places.clone());
+        let counted = Quiet::count(&state);
         tokio::task::spawn_local(async move {
-            let service = service_fn(|request| answer(state.clone(), request));
+            let is_new = Cell::new(true);
+            let service = service_fn(|request| {
+                is_new.set(false);
+                answer(state.clone(), request)
+            });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_LIMIT)
                 .serve_connection(TokioIo::new(stream), service);
+            let mut connection = std::pin::pin!(connection);
             // A client that breaks the protocol or leaves is its own problem.
-            let _ = connection.await;
-            drop(place);
+            tokio::select! {
+                _ = connection.as_mut() => {}
+                () = state.quiet.wanted() => {
+                    // One that said nothing so far is about to, and ends with its answer.
+                    if !is_new.get() {
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    let _ = connection.await;
+                }
+            }
+            drop((place, counted));
             let is_idle = || all.available_permits() >= MAX_CONNECTIONS - 1;
             if is_idle() && !state.trims.replace(true) {
                 tokio::time::sleep(IDLE_PAUSE).await;
@@ -168,7 +191,10 @@ async fn answer(state: Rc<State>, request: Request) -> Result<Response, Infallib
     if request.method() == http::Method::OPTIONS {
         return Ok(with_cors(empty(204), Some(request.headers())));
     }
-    let response = route(&state, request).await.unwrap_or_else(|problem| error(&problem));
+    let mut response = route(&state, request).await.unwrap_or_else(|problem| error(&problem));
+    if state.quiet.is_begun() {
+        response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+    }
     Ok(with_cors(response, None))
 }
 

@@ -15,6 +15,7 @@ use crate::filesystem::Watchers;
 use crate::host::CpuSample;
 use crate::main_command::Main;
 use crate::processes::Registry;
+use crate::quiet::Quiet;
 use crate::users::{self, User};
 
 /// Everything the agent knows. Shared within its one thread.
@@ -29,6 +30,7 @@ pub(crate) struct State {
     pub(crate) shutdown: Notify,
     /// Whether free memory is about to be given back.
     pub(crate) trims: Cell<bool>,
+    pub(crate) quiet: Quiet,
     pub(crate) oom_score: Option<Arc<OomScore>>,
     pub(crate) main: Option<Rc<Main>>,
     root_capabilities: u64,
@@ -62,6 +64,7 @@ impl State {
             deadline_changed: Notify::new(),
             shutdown: Notify::new(),
             trims: Cell::new(false),
+            quiet: Quiet::default(),
             root_capabilities: root_capabilities(&config.root_capabilities)?,
             oom_score: oom_score.map(Arc::new),
             main: config.main.clone().map(Main::new),

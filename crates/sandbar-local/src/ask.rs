@@ -17,6 +17,8 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 /// How long a destruction may take: a folder of a million entries takes tens of seconds.
 pub(crate) const DESTRUCTION: Duration = Duration::from_secs(600);
 
+/// How long a copy of all that a sandbox wrote may take.
+pub(crate) const COPY: Duration = Duration::from_secs(3600);
 /// Between two attempts to get into a full queue, for which there is no event.
 const RETRY: Duration = Duration::from_millis(5);
 

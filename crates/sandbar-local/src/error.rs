@@ -74,7 +74,7 @@ pub(crate) fn not_running(operation: &'static str, id: &str, state: State, reaso
         State::Sleeping => error.with_hint("wake it first"),
         State::Destroying => error.with_hint("make a new one: this one is on its way out"),
         State::Creating => error.with_hint("wait until it runs").with_retry(Retry::Safe),
-        _ => error.with_hint("its processes are gone: destroy it and make a new one"),
+        _ => error.with_hint("its processes are gone and its files are there: `resume` starts it again"),
     }
 }
 

@@ -80,7 +80,8 @@ impl Observed {
 
     /// The ports that somebody of ours serves: without a shim there are none, whoever listens at their addresses.
     pub(crate) fn served_ports(&self) -> Vec<PortMapping> {
-        if self.guarded { self.record.ports.clone() } else { Vec::new() }
+        let serves = self.guarded && matches!(self.state(), State::Running | State::Sleeping);
+        if serves { self.record.ports.clone() } else { Vec::new() }
     }
 
     /// The egress policy in force, without secrets; `None` if it is not kept.

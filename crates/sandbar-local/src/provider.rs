@@ -25,8 +25,9 @@ use crate::home::Home;
 use crate::janitor;
 use crate::observe::Observed;
 use crate::sandbox::LocalSandbox;
-use crate::shim::protocol::{Report, Shape, Task};
+use crate::shim::protocol::{CreateOrders, Report, Shape, Task};
 use crate::spare::Spares;
+use crate::store::LayerId;
 use crate::template::Base;
 use crate::templates::LocalTemplates;
 use crate::volumes::LocalVolumes;
@@ -110,53 +111,7 @@ impl SandboxProvider for LocalProvider {
     async fn create(&self, options: CreateOptions) -> Result<Arc<dyn Sandbox>> {
         let mut orders = options::resolve(options, &self.inner.home, &self.inner.defaults)?;
         orders.audit = self.inner.audit.clone().map(AuditOrders::of_task);
-        let is_owned = orders.owner.is_some();
-        doctor::check_limits(&self.inner.home)?;
-        let executable = self.inner.executable()?;
-        let home = Home::open(&self.inner.home)?;
-        let shape = orders.shape();
-        let abandon = |child| self.inner.adopt_child(None, child);
-        let line = helper::line(&self.inner.home, Task::Create(Box::new(orders)), "create")?;
-        let spare = self.inner.spares.take(&shape, abandon);
-        let is_ready = spare.is_some();
-        let shim = match spare {
-            Some(shim) => shim,
-            None => Shim::spawn(&executable, &self.inner.home, "create")?,
-        };
-        let mut ordered = std::pin::pin!(shim.order(line, &self.inner.home, "create", &abandon));
-        // What is prepared has its place already and works while this one looks for leftovers; else they are found before there is something new.
-        let early = if is_ready { futures::poll!(ordered.as_mut()) } else { Poll::Pending };
-        let work = home.and_then(janitor::Work::find);
-        let tidying = work.map(|work| tokio::task::spawn_blocking(|| work.run()));
-        let started = match early {
-            Poll::Ready(started) => started,
-            Poll::Pending => ordered.await,
-        };
-        if let Some(tidying) = tidying {
-            // What it could not remove, the command that names it will tell.
-            let _ = tidying.await;
-        }
-        let started = started?;
-        let id = match &started.report {
-            Report::Ready { id, .. } => Some(id.clone()),
-            _ => None,
-        };
-        self.inner.adopt_child(id, started.child);
-        match started.report {
-            Report::Ready { id, .. } => {
-                if self.inner.spares.created(&shape) {
-                    self.inner.prepare(executable, shape);
-                }
-                if is_owned {
-                    self.inner.own(id.clone(), started.owner);
-                }
-                Ok(Arc::new(LocalSandbox::new(Arc::clone(&self.inner), id)))
-            }
-            Report::Failed(error) => Err(error.into_error("create")),
-            Report::Guarded => {
-                Err(fail(ErrorKind::Protocol, "create", "the shim took a creation for a take-over"))
-            }
-        }
+        self.inner.make(orders, "create").await
     }
 
     async fn get_opts(&self, id: &SandboxId, options: GetOptions) -> Result<Option<Arc<dyn Sandbox>>> {
@@ -228,6 +183,63 @@ impl SandboxProvider for LocalProvider {
 }
 
 impl Inner {
+    /// Makes a sandbox to orders.
+    pub(crate) async fn make(
+        self: &Arc<Self>,
+        orders: CreateOrders,
+        operation: &'static str,
+    ) -> Result<Arc<dyn Sandbox>> {
+        let is_owned = orders.owner.is_some();
+        doctor::check_limits(&self.home)?;
+        let executable = self.executable()?;
+        let home = Home::open(&self.home)?;
+        let shape = orders.shape();
+        let abandon = |child| self.adopt_child(None, child);
+        let line = helper::line(&self.home, Task::Create(Box::new(orders)), operation)?;
+        // What a copy boots from is made for it, and no other is made of that in advance.
+        let is_copy = shape.boot.layers.first().is_some_and(LayerId::is_snapshot);
+        let spare = if is_copy { None } else { self.spares.take(&shape, abandon) };
+        let is_ready = spare.is_some();
+        let shim = match spare {
+            Some(shim) => shim,
+            None => Shim::spawn(&executable, &self.home, operation)?,
+        };
+        let mut ordered = std::pin::pin!(shim.order(line, &self.home, operation, &abandon));
+        // What is prepared has its place already and works while this one looks for leftovers; else they are found before there is something new.
+        let early = if is_ready { futures::poll!(ordered.as_mut()) } else { Poll::Pending };
+        let work = home.and_then(janitor::Work::find);
+        let tidying = work.map(|work| tokio::task::spawn_blocking(|| work.run()));
+        let started = match early {
+            Poll::Ready(started) => started,
+            Poll::Pending => ordered.await,
+        };
+        if let Some(tidying) = tidying {
+            // What it could not remove, the command that names it will tell.
+            let _ = tidying.await;
+        }
+        let started = started?;
+        let id = match &started.report {
+            Report::Ready { id, .. } => Some(id.clone()),
+            _ => None,
+        };
+        self.adopt_child(id, started.child);
+        match started.report {
+            Report::Ready { id, .. } => {
+                if !is_copy && self.spares.created(&shape) {
+                    self.prepare(executable, shape);
+                }
+                if is_owned {
+                    self.own(id.clone(), started.owner);
+                }
+                Ok(Arc::new(LocalSandbox::new(Arc::clone(self), id)))
+            }
+            Report::Failed(error) => Err(error.into_error(operation)),
+            Report::Guarded => {
+                Err(fail(ErrorKind::Protocol, operation, "the shim took a creation for a take-over"))
+            }
+        }
+    }
+
     /// The executable for shims.
     pub(crate) fn executable(&self) -> Result<PathBuf> {
         helper::find(self.helper.as_deref(), &self.environment)

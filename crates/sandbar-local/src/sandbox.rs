@@ -3,8 +3,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sandbar_core::{
-    Archive, Commands, Deadline, DeadlineMode, ErrorKind, Files, Guest, MainProcess, Metrics, Network,
-    Pausing, Ports, Processes, ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, State, Watching,
+    Archive, Commands, Deadline, DeadlineMode, ErrorKind, Files, Forking, Guest, MainProcess, Metrics,
+    Network, Pausing, Ports, Processes, ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, State,
+    Watching,
 };
 
 use crate::ask::{ANSWER, misplaced};
@@ -125,19 +126,15 @@ impl Sandbox for LocalSandbox {
         Some(&*self.link)
     }
 
+    fn forking(&self) -> Option<&dyn Forking> {
+        Some(&*self.shared)
+    }
+
     fn network(&self) -> Option<&dyn Network> {
         Some(&*self.shared)
     }
 
     fn main_command(&self) -> Option<&dyn MainProcess> {
         Some(&*self.shared)
-    }
-
-    fn missing_reason(&self, part: &str) -> Option<String> {
-        let why = match part {
-            "forking" => "this version can't copy a sandbox",
-            _ => return None,
-        };
-        Some(why.to_owned())
     }
 }

@@ -97,6 +97,9 @@ pub(crate) fn tear_down(
         matches!(groups, Groups::Unknown) && mark.is_some_and(|mark| mark.lives().is_ok_and(|lives| !lives));
     let mounts = mark.and_then(Mounts::hold);
     end_processes(folder, mark, group)?;
+    if let Some(other) = record.as_ref().and_then(|record| record.private.pending.as_ref()?.to_end()) {
+        end_agent(other).map_err(|cause| may_still_run(folder, &cause))?;
+    }
     let unmounting = mounts.map(Mounts::let_go);
     if let Some(record) = &record {
         // Nobody saw when it ended; its agent lets none live longer than its deadline.

@@ -43,7 +43,7 @@ impl Pausing for MemorySandbox {
 impl Forking for MemorySandbox {
     async fn fork(&self, options: ForkOptions) -> Result<(Arc<dyn Sandbox>, ForkOutcome)> {
         let machine = self.running("fork")?;
-        let ForkOptions { name, egress } = options;
+        let ForkOptions { name, egress, volumes: _ } = options;
         if egress.is_some_and(|policy| policy != EgressPolicy::DenyAll) {
             return Err(Error::unsupported(
                 "fork",

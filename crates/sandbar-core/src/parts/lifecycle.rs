@@ -48,6 +48,14 @@ pub struct HibernationOutcome {
 pub trait Forking: Send + Sync {
     /// Makes a copy that goes its own way from now on.
     ///
+    /// # Behavior
+    /// - Files, template, labels, project, environment, limits, deadline and policy pass on; id, machine id, host name, name, published ports, the main
+    ///   command and anything that was signed or made for the parent do not.
+    /// - What the parent writes afterwards is never in the copy, nor the other way round.
+    /// - The parent goes on, as far as it ran; one that sleeps or is stopped stays so.
+    /// - Either there is a copy when this answers, or there is an error and the parent is as before.
+    /// - A parent with volumes is `Unsupported` unless the options say what becomes of them; a writable mount of the host's is `Unsupported`.
+    ///
     /// ```
     /// # use sandbar_core::*;
     /// # #[tokio::main(flavor = "current_thread")]
@@ -72,6 +80,18 @@ pub struct ForkOptions {
     pub name: Option<SandboxName>,
     /// The copy's policy; the parent's if absent.
     pub egress: Option<EgressPolicy>,
+    /// What becomes of the parent's volumes.
+    pub volumes: ForkVolumes,
+}
+
+/// What becomes of a parent's volumes in a copy: two that write to one volume would not go their own ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForkVolumes {
+    /// A parent with volumes is not forked.
+    #[default]
+    Refuse,
+    /// The copy has them where its parent has, and can't write to them.
+    ShareReadOnly,
 }
 
 /// What a fork did, observed.

@@ -22,7 +22,9 @@ pub use files::{
     WriteOptions,
 };
 pub use guest::{Guest, GuestIo, GuestStream};
-pub use lifecycle::{ForkOptions, ForkOutcome, Forking, HibernationOutcome, Pausing, ResourceControl};
+pub use lifecycle::{
+    ForkOptions, ForkOutcome, ForkVolumes, Forking, HibernationOutcome, Pausing, ResourceControl,
+};
 pub use main_command::{
     Follow, LogChunk, LogEvent, LogOptions, LogStream, MainLogs, MainProcess, MainState, MainStatus,
 };

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbar_core::{Error, ErrorKind, Result, Retry, SandboxId, State};
+use sandbar_core::{Error, ErrorKind, HibernationOutcome, Result, Retry, SandboxId, State};
 use tokio::io::BufReader;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
@@ -50,6 +50,11 @@ impl Link {
         &self.inner
     }
 
+    /// As [`Self::inner`], for what makes handles.
+    pub(super) fn shared_inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
     /// The folder of the sandbox, which runs and has a shim: one whose shim is gone is adopted by a new one.
     pub(super) async fn live(&self, operation: &'static str) -> Result<Folder> {
         self.guarded(operation, Asleep::No).await
@@ -83,16 +88,48 @@ impl Link {
             self.inner.destroy(&self.id).await?;
             return Err(gone(operation, self.id.as_str()).with_hint(format!("it was destroyed: {why}")));
         }
-        let executable = self.inner.executable()?;
-        let task = Task::Adopt(self.id.clone());
-        let abandon = |child| self.inner.adopt_child(None, child);
-        let started = helper::start(&executable, &self.inner.home, task, operation, &abandon).await?;
-        self.inner.adopt_child(Some(self.id.clone()), started.child);
-        match started.report {
+        match self.shim(Task::Adopt(self.id.clone()), operation).await? {
             // Where another shim was faster, the next look finds it.
             Report::Ready { .. } | Report::Guarded => Ok(()),
             Report::Failed(error) => Err(error.into_error(operation)),
         }
+    }
+
+    /// Starts a sandbox again that is stopped; `None` means that it is not.
+    pub(super) async fn start_again(&self, operation: &'static str) -> Result<Option<HibernationOutcome>> {
+        let end = Instant::now() + SETTLING;
+        loop {
+            let seen = self.see(operation)?;
+            if seen.state() != State::Stopped {
+                return Ok(None);
+            }
+            let why = seen.public(None).reason.unwrap_or_else(|| "its processes ended".to_owned());
+            let over = is_over(&seen.record).map_err(|cause| unknown(operation, self.id.as_str(), cause))?;
+            if let (Some(why), false) = (over, seen.guarded) {
+                self.inner.destroy(&self.id).await?;
+                return Err(gone(operation, self.id.as_str()).with_hint(format!("it was destroyed: {why}")));
+            }
+            match self.shim(Task::Start(self.id.clone()), operation).await? {
+                Report::Ready { .. } => {
+                    let detail = Some(format!("it was stopped ({why}) and started again"));
+                    let mechanism = "start".to_owned();
+                    return Ok(Some(HibernationOutcome { processes_preserved: false, mechanism, detail }));
+                }
+                Report::Failed(error) => return Err(error.into_error(operation)),
+                // Somebody starts it already, or its last shim is still on its way out.
+                Report::Guarded if Instant::now() < end => sleep(Duration::from_millis(5)).await,
+                Report::Guarded => return Err(unknown(operation, self.id.as_str(), "somebody guards it")),
+            }
+        }
+    }
+
+    /// Starts a shim for this sandbox, and answers what it reports.
+    async fn shim(&self, task: Task, operation: &'static str) -> Result<Report> {
+        let executable = self.inner.executable()?;
+        let abandon = |child| self.inner.adopt_child(None, child);
+        let started = helper::start(&executable, &self.inner.home, task, operation, &abandon).await?;
+        self.inner.adopt_child(Some(self.id.clone()), started.child);
+        Ok(started.report)
     }
 
     /// Asks the shim, adopting the sandbox first where it has none.

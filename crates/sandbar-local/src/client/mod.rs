@@ -7,6 +7,7 @@ mod control;
 mod entries;
 mod fault;
 mod files;
+mod forking;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
 mod guest;

@@ -20,7 +20,11 @@ impl Pausing for Link {
         }
     }
 
+    /// One that is stopped is started again: its files are as they were, its processes are new.
     async fn resume(&self) -> Result<HibernationOutcome> {
+        if let Some(outcome) = self.start_again(WAKE).await? {
+            return Ok(outcome);
+        }
         match self.ask_shim_of_any(|| Op::Resume, ANSWER, WAKE).await? {
             Reply::Slept(slept) => Ok(slept.into()),
             _ => Err(misplaced(WAKE)),

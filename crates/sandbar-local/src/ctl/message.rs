@@ -18,6 +18,10 @@ pub(crate) enum Op {
     Listeners,
     /// The sockets of the sandbox's network.
     Network,
+    /// To let what goes on come to its end, and nothing begin.
+    Quiet,
+    /// To go on after that.
+    Go,
     /// A signal to every process but the agent.
     KillAll { signal: i32 },
     /// How the main command is and what it said from byte `from` on, once there is anything that was not `seen`.

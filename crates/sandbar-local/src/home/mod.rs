@@ -23,7 +23,7 @@ pub(crate) use main_log::{MainLog, MainLogReader};
 pub(crate) use open::Home;
 pub(crate) use policy::{MAX_POLICY, SealedPolicy};
 pub(crate) use record::{
-    AgentMark, Asleep, NO_EGRESS, Owner, Private, StoredRecord, boot_id, isolation, now,
+    AgentMark, Asleep, NO_EGRESS, Owner, Pending, Private, StoredRecord, boot_id, isolation, now,
 };
 pub(crate) use slots::ID_RANGES;
 pub(crate) use usage::USAGE_FILES;

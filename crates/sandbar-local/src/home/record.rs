@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::audit::AuditOrders;
 use crate::doctor;
 use crate::shim::protocol::VolumeOrder;
-use crate::store::Boot;
+use crate::store::{Boot, LayerId};
 
 /// The record as it stands on disk: what the last shim wrote. [`crate::observe`] corrects it by what it sees.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -80,12 +80,50 @@ pub(crate) struct Private {
     /// Where to tell what happens with nobody looking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<AuditOrders>,
+    /// How many bytes its main command had said before it was started again: the agent that runs it counts from 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) main_base: u64,
     /// How it was put to sleep, while it sleeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asleep: Option<Asleep>,
+    /// What is being done with its layers, noted before; whoever finds it takes that back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pending: Option<Pending>,
     /// Keys of a newer version.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
+}
+
+/// What is being done with the layers of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Pending {
+    /// Its writable layers become a read-only one, which its record names once that is done; the agent that is to go on over it, once it was launched.
+    Moving {
+        layer: LayerId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<AgentMark>,
+    },
+    /// That was done, and the agent of before is to end.
+    Ending(AgentMark),
+    /// All its processes stand still while they are copied.
+    Copying(Asleep),
+}
+
+impl Pending {
+    /// The agent that is not the sandbox', and is to end.
+    pub(crate) fn to_end(&self) -> Option<&AgentMark> {
+        match self {
+            Self::Moving { next, .. } => next.as_ref(),
+            Self::Ending(agent) => Some(agent),
+            Self::Copying(_) => None,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How a sandbox was put to sleep.
@@ -263,7 +301,9 @@ mod tests {
                 chosen_ports: Vec::new(),
                 fallbacks: Vec::new(),
                 audit: None,
+                main_base: 0,
                 asleep: None,
+                pending: None,
                 rest: Map::new(),
             },
             rest: Map::new(),

@@ -80,6 +80,15 @@ impl Home {
         Ok(None)
     }
 
+    /// Takes a range again that is noted for `id` already: the claim in [`MACHINE`] is gone after a boot. `false` means that a sandbox of another data
+    /// folder has it by now.
+    pub(crate) fn reclaim_slot(&self, id: &SandboxId, slot: u32) -> std::io::Result<bool> {
+        let machine = Machine::open(Path::new(MACHINE))?;
+        let _alone = machine.lock()?;
+        let own = self.folder_path(id);
+        Ok(machine.is_of(slot, &own)? || machine.claim(slot, &own)?)
+    }
+
     /// Gives a range of `id` back.
     pub(crate) fn release_slot(&self, id: &SandboxId, slot: u32) -> std::io::Result<()> {
         found(unlinkat(self, place(slot), AtFlags::empty()))?;
@@ -156,12 +165,15 @@ impl Machine {
         }
     }
 
+    /// Whether a range is claimed for the sandbox in `owner`.
+    fn is_of(&self, slot: u32, owner: &Path) -> std::io::Result<bool> {
+        let text = found(readlinkat(&self.folder, slot.to_string(), Vec::new()))?;
+        Ok(text.is_some_and(|text| text.as_bytes() == owner.as_os_str().as_bytes()))
+    }
+
     /// Gives a claim back, if it is the one of the sandbox in `owner`.
     fn release(&self, slot: u32, owner: &Path) -> std::io::Result<()> {
-        let Some(text) = found(readlinkat(&self.folder, slot.to_string(), Vec::new()))? else {
-            return Ok(());
-        };
-        if text.as_bytes() == owner.as_os_str().as_bytes() {
+        if self.is_of(slot, owner)? {
             found(unlinkat(&self.folder, slot.to_string(), AtFlags::empty()))?;
         }
         Ok(())

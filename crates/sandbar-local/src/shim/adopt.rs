@@ -1,21 +1,21 @@
 use std::io;
 use std::path::Path;
 
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sandbar_core::{ErrorKind, Result, SandboxId, State};
 use sandbar_engine::cgroup::{Cgroup, Layout};
 use sandbar_engine::network::NetworkSockets;
 use sandbar_observe::Role;
 
 use super::guard::Guard;
-use super::log;
 use super::shared::Shared;
+use super::{log, sleep};
 use crate::audit::{self, AuditedEnd, Left};
 use crate::ctl;
 use crate::error::{engine, fail, gone, io_error, not_running, unknown};
 use crate::home::{Folder, Home, Lock, StoredRecord};
 use crate::observe::is_over;
-use crate::teardown;
+use crate::{store, teardown};
 
 const ADOPT: &str = "adopt";
 
@@ -31,25 +31,18 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
     }
     let record = folder.record().map_err(|cause| blind(&cause))?.ok_or_else(|| gone(ADOPT, id.as_str()))?;
     if let Some(why) = is_over(&record).map_err(|cause| blind(&cause))? {
-        let ending = teardown::Ending::of_found(Some(&record));
-        let told = AuditedEnd::begin(Some(&record), Role::Guard, ending.cause);
-        let ended =
-            teardown::tear_down(&home, &folder, Some(record), &lock, teardown::Groups::Unknown, ending);
-        told.over(&ended, Left::Nothing, Some(why));
-        ended?;
-        return Err(gone(ADOPT, id.as_str()).with_hint(format!("it was destroyed: {why}")));
+        return Err(remove(ADOPT, &home, &folder, record, &lock, why));
     }
     let mut record = record;
     let pidfd = agent(&record).map_err(|cause| blind(&cause))?;
     let Some(pidfd) = pidfd else {
         return Err(not_running(ADOPT, id.as_str(), State::Stopped, record.reason.as_deref()));
     };
-    // One that sleeps answers when it wakes up.
-    let network = if record.state == State::Sleeping {
-        None
-    } else {
-        ask_agent(&folder, record.egress.gateway.is_some())?
-    };
+    store::recover(&home, &folder, &mut record)?;
+    if record.state == State::Running {
+        // A shim that ended in the middle of a fork left it standing still; one that was to follow it ended by itself.
+        pidfd_send_signal(&pidfd, Signal::CONT).map_err(|cause| blind(&cause))?;
+    }
     log::redirect(&folder);
     record.private.shim = super::create::own_mark()?;
     match folder.write_record(&record) {
@@ -65,8 +58,35 @@ pub(super) fn adopt(home: &Path, id: &SandboxId) -> Result<Option<Guard>> {
         }
     }
     let cgroup = Cgroup::reopen(&Layout::observe(), id.as_str()).map_err(|cause| engine(ADOPT, cause))?;
-    audit::adopted(&record);
-    Ok(Some(Guard::of_adopted(Shared::new(home, folder, lock, record, cgroup, pidfd), network)))
+    let shared = Shared::new(home, folder, lock, record, cgroup, pidfd);
+    sleep::recover(&shared)?;
+    // One that sleeps answers when it wakes up.
+    let network = if shared.look(|record| record.state == State::Sleeping) {
+        None
+    } else {
+        ask_agent(&shared.folder, shared.look(|record| record.egress.gateway.is_some()))?
+    };
+    shared.look(audit::adopted);
+    Ok(Some(Guard::of_adopted(shared, network)))
+}
+
+/// Destroys one that should not be there any more; the answer is what to tell who asked for it.
+pub(super) fn remove(
+    operation: &'static str,
+    home: &Home,
+    folder: &Folder,
+    record: StoredRecord,
+    lock: &Lock,
+    why: &'static str,
+) -> sandbar_core::Error {
+    let ending = teardown::Ending::of_found(Some(&record));
+    let told = AuditedEnd::begin(Some(&record), Role::Guard, ending.cause);
+    let ended = teardown::tear_down(home, folder, Some(record), lock, teardown::Groups::Unknown, ending);
+    told.over(&ended, Left::Nothing, Some(why));
+    match ended {
+        Ok(()) => gone(operation, folder.id().as_str()).with_hint(format!("it was destroyed: {why}")),
+        Err(error) => error,
+    }
 }
 
 /// The agent, if it lives.

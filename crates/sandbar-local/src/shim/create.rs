@@ -7,7 +7,7 @@ use serde_json::Map;
 
 use super::agent::{self, Configuration};
 use super::egress;
-use super::guard::{Guard, Wish};
+use super::guard::{Guard, Occasion, Wish};
 use super::listener::Listener;
 use super::pipes::Pipes;
 use super::prepare::{Gateway, Parts, Prepared, prepare, still_wanted};
@@ -67,7 +67,7 @@ pub(super) fn create(
         network: agent.network,
         configuration: Some(configuration),
     };
-    Ok(Guard::of_new(shared, wish, log))
+    Ok(Guard::of_new(shared, wish, log, Occasion::Creation))
 }
 
 /// A sandbox in the making.
@@ -87,6 +87,7 @@ impl Making<'_> {
         if let Some(policy) = &orders.egress {
             folder.keep_policy(policy).map_err(|cause| io_error("create", "`egress.json`", cause))?;
         }
+        super::kept::keep(folder, orders).map_err(|cause| io_error("create", "`orders.json`", cause))?;
         self.save()?;
         self.claim_name(orders)?;
         still_wanted(pipes)?;
@@ -170,7 +171,9 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
             chosen_ports: Vec::new(),
             fallbacks: parts.fallbacks.clone(),
             audit: orders.audit.clone(),
+            main_base: 0,
             asleep: None,
+            pending: None,
             rest: Map::new(),
         },
         rest: Map::new(),
@@ -178,7 +181,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
 }
 
 /// The policy stands in its own file, where there is one. The gateway does not serve before the sandbox runs.
-fn summary(parts: &Parts, orders: &CreateOrders) -> EgressSummary {
+pub(super) fn summary(parts: &Parts, orders: &CreateOrders) -> EgressSummary {
     let gateway = parts.agent.network.is_some().then_some(GatewayState::Down);
     let policy = if orders.egress.is_some() { None } else { NO_EGRESS.policy };
     EgressSummary { policy, gateway }

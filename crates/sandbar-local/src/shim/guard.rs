@@ -17,7 +17,7 @@ use super::listener::Listener;
 use super::pipes::Pipes;
 use super::protocol::Report;
 use super::shared::{Shared, hold};
-use super::{AGENT_SOCKET, create, egress, limits, log, main_command, ports, serve, sleep, usage};
+use super::{AGENT_SOCKET, create, egress, limits, log, main_command, ports, serve, sleep, start, usage};
 use crate::audit::{AuditedEnd, Left};
 use crate::error::{ErrorForm, engine, fail, io_error};
 use crate::home::{StoredRecord, now};
@@ -50,10 +50,19 @@ pub(super) struct Guard {
 
 #[derive(Debug)]
 enum Beginning {
-    /// The agent was launched just now; its log and what is still to be done.
-    New(OwnedFd, Wish),
+    /// The agent was launched just now; its log, what is still to be done, and what it was launched for.
+    New(OwnedFd, Wish, Occasion),
     /// The sandbox ran before; the sockets of its network, where it has one.
     Adopted(Option<NetworkSockets>),
+}
+
+/// What an agent was launched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// A new sandbox: where it does not come off, there is none.
+    Creation,
+    /// One that was stopped: where it does not come off, it still is.
+    Start,
 }
 
 /// What the maker of a sandbox asked for that takes a running agent.
@@ -78,8 +87,8 @@ enum End {
 
 impl Guard {
     /// Over a new sandbox.
-    pub(super) fn of_new(shared: Shared, wish: Wish, log: OwnedFd) -> Self {
-        Self { shared: Arc::new(shared), beginning: Beginning::New(log, wish) }
+    pub(super) fn of_new(shared: Shared, wish: Wish, log: OwnedFd, occasion: Occasion) -> Self {
+        Self { shared: Arc::new(shared), beginning: Beginning::New(log, wish, occasion) }
     }
 
     /// Over one that ran before.
@@ -116,7 +125,7 @@ impl Guard {
             id: shared.folder.id().clone(),
         });
         let owner = if shared.look(|record| record.private.owner.is_some()) { begun.owner } else { None };
-        let end = watch(&shared, owner, &begun.agent).await;
+        let end = watch(&shared, owner, begun.agent).await;
         finish(&shared, end, tasks).await
     }
 
@@ -124,14 +133,12 @@ impl Guard {
     async fn begin(&mut self, pipes: &Pipes, tasks: &mut JoinSet<()>) -> Result<Begun> {
         let shared = &self.shared;
         let fail_setup = |cause: std::io::Error| io_error("create", "the shim", cause);
-        let pidfd =
-            rustix::io::fcntl_dupfd_cloexec(&shared.pidfd, 3).map_err(|cause| fail_setup(cause.into()))?;
-        let agent = descriptor::watch(pidfd).map_err(fail_setup)?;
+        let agent = Watched::of(shared.agent()).map_err(fail_setup)?;
         // While the agent starts; it is served once there is something to serve.
         let listener = serve::listen(&shared.home, &shared.folder)?;
         let mut owner = None;
         match &mut self.beginning {
-            Beginning::New(pipe, wish) => {
+            Beginning::New(pipe, wish, occasion) => {
                 let pipe =
                     rustix::io::fcntl_dupfd_cloexec(&*pipe, 3).map_err(|cause| fail_setup(cause.into()))?;
                 let keeping = log::keep(Arc::clone(shared), pipe);
@@ -146,11 +153,14 @@ impl Guard {
                     egress::start(shared, network).await?;
                 }
                 wish.configuration.take().map_or(Ok(()), Configuration::tell)?;
-                await_ready(shared, &agent, &watched).await?;
+                await_ready(shared, &agent.end, &watched).await?;
                 if shared.look(|record| record.main.is_some()) {
                     main_command::await_start(shared).await?;
                 }
                 owner = Some(watched);
+                if *occasion == Occasion::Start {
+                    ports::bring_back(shared)?;
+                }
                 let listeners = std::mem::take(&mut wish.ports);
                 let chosen = listeners.iter().filter(|listener| listener.is_chosen());
                 let chosen: Vec<u16> = chosen.map(Listener::guest).collect();
@@ -158,13 +168,19 @@ impl Guard {
                     shared.ports.serve(shared, listener)?;
                 }
                 let ready = now();
-                let deadline = create::deadline(wish.lifetime_ms, ready)?;
+                let deadline = match occasion {
+                    Occasion::Creation => create::deadline(wish.lifetime_ms, ready)?,
+                    // A start is no reason for more time.
+                    Occasion::Start => shared.deadline(),
+                };
                 let published = shared.ports.list();
                 let gateway = has_gateway.then(|| egress::state(shared));
                 shared
                     .update(|record| {
                         record.ports = published;
-                        record.private.chosen_ports = chosen;
+                        if *occasion == Occasion::Creation {
+                            record.private.chosen_ports = chosen;
+                        }
                         record.state = State::Running;
                         record.started_at = Some(ready);
                         record.deadline = deadline;
@@ -198,7 +214,11 @@ impl Guard {
         let error = match &self.beginning {
             // A sandbox that could not be adopted runs on as it did.
             Beginning::Adopted(_) => error,
-            Beginning::New(..) => {
+            Beginning::New(_, _, Occasion::Start) => match start::stop_again(shared, &error) {
+                Ok(()) => error,
+                Err(left) => error.with_left_behind(left.to_string()),
+            },
+            Beginning::New(_, _, Occasion::Creation) => {
                 let record = Some(shared.record());
                 let groups = Groups::Known(shared.cgroup.as_ref());
                 match teardown::tear_down(
@@ -222,8 +242,37 @@ impl Guard {
 }
 
 struct Begun {
-    agent: AsyncFd<OwnedFd>,
+    agent: Watched,
     owner: Option<Receiver>,
+}
+
+/// An agent whose end is waited for.
+struct Watched {
+    agent: Arc<OwnedFd>,
+    end: AsyncFd<OwnedFd>,
+}
+
+impl Watched {
+    fn of(agent: Arc<OwnedFd>) -> std::io::Result<Self> {
+        let end = descriptor::watch(rustix::io::fcntl_dupfd_cloexec(&*agent, 3)?)?;
+        Ok(Self { agent, end })
+    }
+
+    /// Answers at the end of the sandbox' agent; an end of one that has a successor is none.
+    async fn ended(&mut self, shared: &Shared) {
+        loop {
+            let _ = self.end.readable().await;
+            let now = shared.agent();
+            if Arc::ptr_eq(&now, &self.agent) {
+                return;
+            }
+            match Self::of(now) {
+                Ok(next) => *self = next,
+                // Out of descriptors, most likely.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
 }
 
 /// Waits until the agent answers, ends, or is not wanted any more.
@@ -284,7 +333,7 @@ async fn closed(owner: Option<&Receiver>) {
 }
 
 /// Waits for a reason to end. A deadline at which it is to sleep is met here, and none.
-async fn watch(shared: &Arc<Shared>, owner: Option<Receiver>, agent: &AsyncFd<OwnedFd>) -> End {
+async fn watch(shared: &Arc<Shared>, owner: Option<Receiver>, mut agent: Watched) -> End {
     loop {
         let nap = match shared.deadline() {
             Some(deadline) => match Duration::try_from(deadline.duration_since(jiff::Timestamp::now())) {
@@ -305,7 +354,7 @@ async fn watch(shared: &Arc<Shared>, owner: Option<Receiver>, agent: &AsyncFd<Ow
         };
         tokio::select! {
             biased;
-            _ = agent.readable() => return End::AgentGone,
+            () = agent.ended(shared) => return End::AgentGone,
             () = shared.ending.notified() => return End::Asked,
             () = closed(owner.as_ref()) => return End::OwnerGone,
             () = shared.rescheduled.notified() => {}
@@ -381,7 +430,7 @@ fn stop(shared: &Shared, ending: Ending) -> Result<()> {
         .update(|record| {
             record.state = State::Stopped;
             record.reason = Some(reason);
-            record.ports.clear();
+            record.private.asleep = None;
         })
         .map_err(|cause| io_error("stop", "`record.json`", cause))
 }
@@ -390,7 +439,7 @@ fn stop(shared: &Shared, ending: Ending) -> Result<()> {
 fn reap(shared: &Shared) -> Option<String> {
     use std::os::fd::AsFd;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    match waitid(WaitId::PidFd(shared.pidfd.as_fd()), options) {
+    match waitid(WaitId::PidFd(shared.agent().as_fd()), options) {
         Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => Some(format!("exited with code {code}")),
             (None, Some(signal)) => Some(format!("was ended by signal {signal}")),

@@ -134,7 +134,7 @@ async fn kill_all(shared: &Shared, cause: KillCause, limit: &str, detail: String
     let ended = matches!(told, Ok(ctl::Outcome::Done(_)))
         && until_async(ENDED, || Ok::<_, std::io::Error>(!any_lives(&victims)?)).await.unwrap_or(false);
     if !ended {
-        let _ = rustix::process::pidfd_send_signal(&shared.pidfd, Signal::KILL);
+        let _ = rustix::process::pidfd_send_signal(shared.agent(), Signal::KILL);
     }
 }
 

@@ -8,7 +8,7 @@ use super::guard::Guard;
 use super::pipes::Pipes;
 use super::prepare::Prepared;
 use super::protocol::{CreateOrders, OLDEST, Orders, Report, Task, VERSION};
-use super::{adopt, create, log, prepare};
+use super::{adopt, create, log, prepare, start};
 use crate::doctor;
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::Home;
@@ -56,7 +56,7 @@ fn allow_descriptors() {
 }
 
 fn run(mut pipes: Pipes) -> i32 {
-    let started = match pipes.read_orders().and_then(|orders| start(orders, &mut pipes)) {
+    let started = match pipes.read_orders().and_then(|orders| carry_out(orders, &mut pipes)) {
         Ok(Started::Unwanted) => return 0,
         Ok(Started::Elsewhere) => None,
         Ok(Started::Here(guard)) => Some(guard),
@@ -89,7 +89,7 @@ enum Started {
 }
 
 /// Does what has to be done before there is a runtime.
-fn start(orders: Orders, pipes: &mut Pipes) -> Result<Started> {
+fn carry_out(orders: Orders, pipes: &mut Pipes) -> Result<Started> {
     let orders = checked(orders)?;
     match orders.task {
         Task::Create(wanted) => make(&orders.home, &wanted, pipes, None),
@@ -107,6 +107,9 @@ fn start(orders: Orders, pipes: &mut Pipes) -> Result<Started> {
                 )),
                 None => Ok(Started::Unwanted),
             }
+        }
+        Task::Start(id) => {
+            Ok(start::start(&orders.home, &id, pipes)?.map_or(Started::Elsewhere, Started::Here))
         }
         Task::Adopt(id) => Ok(adopt::adopt(&orders.home, &id)?.map_or(Started::Elsewhere, Started::Here)),
     }

@@ -103,7 +103,9 @@ pub(super) async fn follow(shared: Arc<Shared>) {
             Err(_) => sleep(PAUSE).await,
         }
     };
-    let mut at = Progress { from: log.next(), seen: 0 };
+    // The log has what was said before the sandbox was started again, too.
+    let base = shared.look(|record| record.private.main_base);
+    let mut at = Progress { from: log.next().saturating_sub(base), seen: 0 };
     let mut pace = Pace::new();
     progress.send_replace(at);
     loop {
@@ -117,7 +119,10 @@ pub(super) async fn follow(shared: Arc<Shared>) {
         let (events, next) = events(&answer, at.from);
         if !events.is_empty() {
             // What can't be written is lost, and that is said as soon as something can.
-            if log.append(&shared.folder, &with_gap(log.next(), at.from, events)).is_err() {
+            if log
+                .append(&shared.folder, &with_gap(log.next(), base.saturating_add(at.from), events))
+                .is_err()
+            {
                 sleep(PAUSE).await;
             }
             at.from = next;

@@ -2,10 +2,13 @@
 
 mod adopt;
 mod agent;
+mod copy;
 mod create;
 mod disk;
 mod egress;
+mod fork;
 mod guard;
+pub(crate) mod kept;
 mod limits;
 mod listener;
 mod log;
@@ -21,6 +24,7 @@ mod resize;
 mod serve;
 mod shared;
 mod sleep;
+mod start;
 mod usage;
 
 pub(crate) use agent::{AGENT_SOCKET, CTL_SOCKET};

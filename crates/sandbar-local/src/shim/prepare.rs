@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -75,24 +75,9 @@ pub(super) fn prepare(home: Home, shape: Shape, pipes: &Pipes, gateway: Gateway)
     let base = Base::observe()?;
     let (folder, lock) = claim_folder(&home)?;
     let place = Place { home: &home, folder: &folder, shape: &shape, host: &host, base: &base };
-    match place.fill(&sources, pipes, gateway) {
-        Ok(Filled { ids, slot, cgroup, agent, limits, fallbacks, log, config }) => {
-            let parts = Parts {
-                home,
-                folder,
-                lock,
-                shape,
-                host,
-                base,
-                ids,
-                slot,
-                cgroup,
-                agent,
-                limits,
-                fallbacks,
-                log,
-                config,
-            };
+    match place.ids().and_then(|ids| place.fill(ids, Layers::New, &sources, pipes, gateway)) {
+        Ok(filled) => {
+            let parts = filled.into_parts(home, folder, lock, shape, host, base);
             Ok(Prepared { parts: Some(parts) })
         }
         // Nothing of it runs: a launch that fails leaves no process.
@@ -103,6 +88,49 @@ pub(super) fn prepare(home: Home, shape: Shape, pipes: &Pipes, gateway: Gateway)
             })
         }
     }
+}
+
+/// Launches a sandbox again that is there and does not run: over its own layers, with its own ids. A failure leaves no process.
+pub(super) fn prepare_again(
+    home: Home,
+    folder: Folder,
+    lock: Lock,
+    ids: (IdMode, Option<u32>),
+    shape: Shape,
+    pipes: &Pipes,
+    gateway: Gateway,
+) -> Result<Parts> {
+    let host = Host::observe();
+    let sources = mounts::open_all(&shape.mounts, home.path())?;
+    let base = Base::observe()?;
+    let place = Place { home: &home, folder: &folder, shape: &shape, host: &host, base: &base };
+    let filled = match place.fill(ids, Layers::Kept, &sources, pipes, gateway) {
+        Ok(filled) => filled,
+        Err(error) => {
+            return Err(match super::start::remove_groups(folder.id()) {
+                Ok(()) => error,
+                Err(left) => error.with_left_behind(left.to_string()),
+            });
+        }
+    };
+    Ok(filled.into_parts(home, folder, lock, shape, host, base))
+}
+
+/// Another agent for a sandbox that has one: over its writable layers as they are now, in its control groups, with its listeners.
+pub(super) fn relaunch(
+    shared: &super::shared::Shared,
+    shape: &Shape,
+    listeners: [BorrowedFd<'_>; 2],
+) -> Result<(Run, Base, Host)> {
+    let host = Host::observe();
+    let sources = mounts::open_all(&shape.mounts, shared.home.path())?;
+    let base = Base::observe()?;
+    let (ids, has_gateway) =
+        shared.look(|record| (record.private.ids.clone(), record.egress.gateway.is_some()));
+    let gateway = if has_gateway { Gateway::Required } else { Gateway::IfPossible };
+    let place = Place { home: &shared.home, folder: &shared.folder, shape, host: &host, base: &base };
+    let run = place.launch(&ids, shared.cgroup.as_ref(), listeners, &sources, None, gateway)?;
+    Ok((run, base, host))
 }
 
 impl Prepared {
@@ -150,6 +178,14 @@ struct Place<'a> {
     base: &'a Base,
 }
 
+/// Which writable layers it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layers {
+    New,
+    /// Those that are there.
+    Kept,
+}
+
 struct Filled {
     ids: IdMode,
     slot: Option<u32>,
@@ -161,21 +197,86 @@ struct Filled {
     config: Option<OwnedFd>,
 }
 
+/// An agent that waits for its configuration, and what came of its launch.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) agent: Launched,
+    limits: BTreeMap<String, Limit>,
+    pub(super) fallbacks: Vec<String>,
+    /// What the agent says comes out here.
+    pub(super) log: OwnedFd,
+    /// What the agent is told goes in here, once.
+    pub(super) config: Option<OwnedFd>,
+}
+
+impl Filled {
+    fn into_parts(
+        self,
+        home: Home,
+        folder: Folder,
+        lock: Lock,
+        shape: Shape,
+        host: Host,
+        base: Base,
+    ) -> Parts {
+        let Self { ids, slot, cgroup, agent, limits, fallbacks, log, config } = self;
+        Parts {
+            home,
+            folder,
+            lock,
+            shape,
+            host,
+            base,
+            ids,
+            slot,
+            cgroup,
+            agent,
+            limits,
+            fallbacks,
+            log,
+            config,
+        }
+    }
+}
+
 impl Place<'_> {
-    fn fill(&self, sources: &[OwnedFd], pipes: &Pipes, gateway: Gateway) -> Result<Filled> {
+    fn fill(
+        &self,
+        (ids, slot): (IdMode, Option<u32>),
+        layers: Layers,
+        sources: &[OwnedFd],
+        pipes: &Pipes,
+        gateway: Gateway,
+    ) -> Result<Filled> {
         super::log::redirect(self.folder);
-        let (ids, slot) = self.ids()?;
-        // Without them it makes its own.
-        let _ = self.home.reuse_layers(self.folder, &ids);
-        let boot = self.shape.boot.open(self.home, self.base, &ids)?;
-        let open = |order: &VolumeOrder| Volume::open_for(self.home, &order.name, &ids);
-        let volumes = self.shape.volumes.iter().map(open).collect::<Result<Vec<_>>>()?;
+        if layers == Layers::New {
+            // Without them it makes its own.
+            let _ = self.home.reuse_layers(self.folder, &ids);
+        }
         let limits = self.shape.limits.to_engine();
         let cgroup = Cgroup::create(&self.host.cgroups, self.folder.id().as_str(), &limits)
             .map_err(|cause| engine("create", cause))?;
+        let (of_agent, of_ctl) = agent::listeners(self.home, self.folder)?;
+        let listeners = [of_agent.as_fd(), of_ctl.as_fd()];
+        let run = self.launch(&ids, cgroup.as_ref(), listeners, sources, Some(pipes), gateway)?;
+        let Run { agent, limits, fallbacks, log, config } = run;
+        Ok(Filled { ids, slot, cgroup, agent, limits, fallbacks, log, config })
+    }
+
+    fn launch(
+        &self,
+        ids: &IdMode,
+        cgroup: Option<&Cgroup>,
+        [agent_listener, ctl_listener]: [BorrowedFd<'_>; 2],
+        sources: &[OwnedFd],
+        pipes: Option<&Pipes>,
+        gateway: Gateway,
+    ) -> Result<Run> {
+        let boot = self.shape.boot.open(self.home, self.base, ids)?;
+        let open = |order: &VolumeOrder| Volume::open_for(self.home, &order.name, ids);
+        let volumes = self.shape.volumes.iter().map(open).collect::<Result<Vec<_>>>()?;
         let (log, log_write) = pipe()?;
         let (config_read, config) = pipe()?;
-        let (agent_listener, ctl_listener) = agent::listeners(self.home, self.folder)?;
         let executable = own_file()?;
         let mut spec = Spec {
             id: self.folder.id().as_str(),
@@ -188,11 +289,11 @@ impl Place<'_> {
             mounts: self.mounts(sources, &volumes),
             agent: &executable,
             config: config_read.as_fd(),
-            agent_listener: agent_listener.as_fd(),
-            ctl_listener: ctl_listener.as_fd(),
+            agent_listener,
+            ctl_listener,
             log: log_write.as_fd(),
-            cgroup: cgroup.as_ref(),
-            limits,
+            cgroup,
+            limits: self.shape.limits.to_engine(),
             network: Network::Gateway,
         };
         let mut plan = sandbar_engine::plan(&spec, self.host).map_err(|cause| engine("create", cause))?;
@@ -206,7 +307,7 @@ impl Place<'_> {
         let writable = self.shape.mounts.iter().any(|mount| mount.access == MountAccess::ReadWrite);
         let mut fallbacks = doctor::fallbacks(self.host, &spec.ids, enforced, writable);
         insist(&self.shape.limits, enforced, self.host)?;
-        still_wanted(pipes)?;
+        pipes.map_or(Ok(()), still_wanted)?;
         let launched = match sandbar_engine::launch(plan) {
             Err(cause)
                 if cause.obstacle() == Some(Obstacle::PacketFilterMissing)
@@ -220,7 +321,7 @@ impl Place<'_> {
             launched => launched,
         };
         let agent = launched.map_err(|cause| engine("create", cause))?;
-        Ok(Filled { ids, slot, cgroup, agent, limits: report, fallbacks, log, config: Some(config) })
+        Ok(Run { agent, limits: report, fallbacks, log, config: Some(config) })
     }
 
     /// What is mounted, the outer before the inner.

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::audit::AuditOrders;
 use crate::error::ErrorForm;
 use crate::home::{Owner, SealedPolicy};
-use crate::store::Boot;
+use crate::store::{Boot, LayerId};
 
 /// The newest version of the protocol. Version 2 has main commands, limits that change, and an audit record; version 3 has egress policies,
-/// version 4 has templates and volumes.
+/// version 4 has templates, volumes, starts of stopped sandboxes, and forks.
 pub(crate) const VERSION: u32 = 4;
 /// The oldest version that this one understands. What is sent carries the oldest version that has it, so that a shim or an executable of before goes on
 /// with what it knows, and refuses the rest instead of passing it over.
@@ -46,6 +46,8 @@ pub(crate) enum Task {
     Prepare(Box<Shape>),
     /// Take over a sandbox whose shim is gone.
     Adopt(SandboxId),
+    /// Start a sandbox again whose processes are gone.
+    Start(SandboxId),
 }
 
 /// What of a creation decides how the kernel's part of a sandbox is made. Nothing in it is anybody's secret or name.
@@ -64,7 +66,7 @@ pub(crate) struct Shape {
 }
 
 /// What to make. Everything is decided: the shim adds no default.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CreateOrders {
     /// What it boots from; absent in orders of earlier versions, where it is the `host` template.
     #[serde(default = "Boot::host")]
@@ -98,7 +100,7 @@ pub(crate) struct CreateOrders {
 }
 
 /// A main command.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct MainOrder {
     /// The program and its arguments.
     pub(crate) argv: Vec<String>,
@@ -127,6 +129,7 @@ impl Task {
         match self {
             Self::Create(orders) if orders.boot != Boot::host() || !orders.volumes.is_empty() => 4,
             Self::Prepare(shape) if shape.boot != Boot::host() || !shape.volumes.is_empty() => 4,
+            Self::Start(_) => 4,
             Self::Create(orders) if orders.egress.is_some() || !is_destroy(&orders.on_deadline) => 3,
             Self::Create(orders) if orders.main.is_some() || orders.audit.is_some() => 2,
             Self::Prepare(_) => 2,
@@ -334,6 +337,8 @@ pub(crate) enum Op {
     Resume,
     /// Another thing to happen at the deadline.
     SetDeadlineAction { action: DeadlineAction },
+    /// Make a read-only layer of what it has written so far, for a copy of it.
+    Snapshot,
     /// What the gateway would decide.
     Explain { destination: Destination, port: u16, protocol: Protocol },
 }
@@ -355,6 +360,7 @@ impl Op {
             | Self::Hibernate
             | Self::Resume
             | Self::SetDeadlineAction { .. } => 3,
+            Self::Snapshot => 4,
         }
     }
 }
@@ -391,12 +397,23 @@ pub(crate) enum Reply {
     Egress(EgressCounters),
     /// To [`Op::Explain`].
     Explained(Explanation),
+    /// To [`Op::Snapshot`].
+    Snapshot(Snapped),
     /// Nothing listens on that port.
     Refused,
     /// The protocol's version is not known; these are.
     Versions(Vec<u32>),
     /// It did not work.
     Failed(ErrorForm),
+}
+
+/// A moment of a sandbox' files.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Snapped {
+    /// What a copy boots from, the topmost first.
+    pub(crate) layers: Vec<LayerId>,
+    pub(crate) mechanism: String,
+    pub(crate) copied_bytes: u64,
 }
 
 /// What a sleep or its end did.

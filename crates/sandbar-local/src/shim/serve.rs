@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::ports::Dialled;
 use super::protocol::{MAX_LINE, OLDEST, Op, Reply, VERSION};
 use super::shared::Shared;
-use super::{SHIM_SOCKET, agent, egress, guard, main_command, ports, resize, sleep, usage};
+use super::{SHIM_SOCKET, agent, egress, fork, guard, main_command, ports, resize, sleep, usage};
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::{Folder, Home};
 
@@ -117,6 +117,7 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
         }
         Op::SetPolicy { policy } => egress::set_policy(shared, policy).await.map(|()| Reply::PolicySet),
         Op::Egress => egress::read(shared).await.map(Reply::Egress),
+        Op::Snapshot => fork::snapshot(shared).await.map(Reply::Snapshot),
         Op::Explain { destination, port, protocol } => {
             egress::explain(shared, &destination, port, protocol).map(Reply::Explained)
         }
@@ -138,6 +139,8 @@ async fn set_deadline(
     wanted: Option<Timestamp>,
     extend_only: bool,
 ) -> Result<Option<Timestamp>> {
+    // Not while its agent changes: the next one would have the deadline of before.
+    let _turn = shared.turning.lock().await;
     let now = shared.deadline();
     let next = match (now, wanted) {
         // No deadline is later than any.

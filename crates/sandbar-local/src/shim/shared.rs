@@ -1,6 +1,6 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use sandbar_core::{KillCause, LastKill};
@@ -25,8 +25,8 @@ pub(super) struct Shared {
     pub(super) cgroup: Option<Cgroup>,
     /// What becomes of layers that nothing was written to.
     pub(super) untouched_layers: Layers,
-    /// The agent.
-    pub(super) pidfd: OwnedFd,
+    /// The agent: another one after a fork that gave the sandbox new layers.
+    pidfd: Mutex<Arc<OwnedFd>>,
     pub(super) ports: Ports,
     pub(super) egress: Egress,
     pub(super) counters: Mutex<Counters>,
@@ -68,7 +68,7 @@ impl Shared {
             lock,
             cgroup,
             untouched_layers: Layers::Removed,
-            pidfd,
+            pidfd: Mutex::new(Arc::new(pidfd)),
             ports: Ports::default(),
             egress: Egress::default(),
             counters: Mutex::new(counters),
@@ -82,6 +82,16 @@ impl Shared {
             answered: Notify::new(),
             record: Mutex::new(record),
         }
+    }
+
+    /// The agent as it is now.
+    pub(super) fn agent(&self) -> Arc<OwnedFd> {
+        Arc::clone(&hold(&self.pidfd))
+    }
+
+    /// Another agent is the sandbox' from now on.
+    pub(super) fn set_agent(&self, pidfd: OwnedFd) {
+        *hold(&self.pidfd) = Arc::new(pidfd);
     }
 
     /// The record as it is now.

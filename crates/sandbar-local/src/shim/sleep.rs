@@ -12,7 +12,7 @@ use super::protocol::Slept;
 use super::shared::Shared;
 use super::{egress, guard};
 use crate::error::{engine, fail, io_error};
-use crate::home::{AgentMark, Asleep};
+use crate::home::{AgentMark, Asleep, Pending};
 
 const SLEEP: &str = "hibernate";
 const WAKE: &str = "resume";
@@ -133,8 +133,30 @@ async fn put_back(shared: &Shared) {
     }
 }
 
+/// How [`stop`] would do it now, noted before it does.
+pub(super) fn how(shared: &Shared) -> Asleep {
+    let freezes = shared.cgroup.as_ref().is_some_and(sandbar_engine::Cgroup::can_freeze);
+    let stopped = if freezes {
+        Vec::new()
+    } else {
+        marks_of(processes::all(shared).into_iter().filter(|pid| processes::is_stopped(*pid)))
+    };
+    let mechanism = if freezes { FREEZE } else { STOPS }.to_owned();
+    Asleep { mechanism, processes: Vec::new(), stopped, at: crate::home::now() }
+}
+
+/// Lets a sandbox go on that stood still to be copied, whoever began that.
+pub(super) fn recover(shared: &Shared) -> Result<()> {
+    let pending = shared.look(|record| record.private.pending.clone());
+    let Some(Pending::Copying(how)) = pending else { return Ok(()) };
+    go_on(shared, &how.mechanism, &how.stopped)?;
+    shared
+        .update(|record| record.private.pending = None)
+        .map_err(|cause| io_error(WAKE, "`record.json`", cause))
+}
+
 /// Stops everything inside; the answer is by what, and what stood still before.
-async fn stop(shared: &Shared) -> Result<(&'static str, Vec<AgentMark>)> {
+pub(super) async fn stop(shared: &Shared) -> Result<(&'static str, Vec<AgentMark>)> {
     if let Some(group) = shared.cgroup.as_ref().filter(|group| group.can_freeze()) {
         return match group.freeze(STOP) {
             Ok(()) => Ok((FREEZE, Vec::new())),

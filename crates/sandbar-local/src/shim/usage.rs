@@ -70,9 +70,10 @@ pub(super) async fn count(
             },
         };
         let ids = shared.look(|record| record.private.ids.clone());
+        let agent = shared.agent();
         let request = Request {
             ids: &ids,
-            agent: shared.pidfd.as_fd(),
+            agent: agent.as_fd(),
             processes: &processes::all(&shared),
             layers: layers.as_ref().map(AsFd::as_fd),
             memory: what == What::Memory,

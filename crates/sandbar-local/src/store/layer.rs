@@ -20,6 +20,10 @@ pub(super) const DOCUMENT: &str = "layer.json";
 pub(crate) const ROOT: &str = "root";
 /// The part that lies over the host's `/usr`, where there is one.
 pub(crate) const USR: &str = "usr";
+/// As [`ROOT`], of a layer that was a sandbox' writable one: it has all of that, as it was.
+const MOVED_ROOT: &str = "fs/upper";
+/// As [`USR`], of such a layer.
+const MOVED_USR: &str = "fs/usr-upper";
 /// Longest document that is read, in bytes.
 const MAX_DOCUMENT: usize = 1 << 20;
 /// The form of a layer's document.
@@ -69,8 +73,11 @@ impl Layer {
             |cause: Errno| io_error("open", &format!("`{}/{LAYERS}/{id}`", home.path().display()), cause);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |part: &str| openat(home, format!("{LAYERS}/{id}/{part}"), flags, Mode::empty());
-        let root = open(ROOT).map_err(broken)?;
-        let usr = found(open(USR)).map_err(broken)?;
+        let (root, usr) = match found(open(ROOT)).map_err(broken)? {
+            Some(root) => (root, USR),
+            None => (open(MOVED_ROOT).map_err(broken)?, MOVED_USR),
+        };
+        let usr = found(open(usr)).map_err(broken)?;
         Ok(Some(Self { document, root, usr }))
     }
 

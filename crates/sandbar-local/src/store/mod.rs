@@ -10,6 +10,7 @@ mod boot;
 mod ids;
 mod layer;
 mod lock;
+mod moved;
 mod stage;
 mod template;
 mod usage;
@@ -17,8 +18,9 @@ mod volume;
 
 pub(crate) use boot::{Boot, OpenBoot, TemplateDefaults};
 pub(crate) use ids::{LayerId, STORE_BASE, StoreIds};
-pub(crate) use layer::{LAYERS, Layer, LayerDocument};
+pub(crate) use layer::{LAYERS, Layer, LayerDocument, ROOT, USR};
 pub(crate) use lock::{Hold, StoreLock};
+pub(crate) use moved::{move_back, move_out, recover};
 pub(crate) use stage::{Staged, sweep as sweep_layers};
 pub(crate) use template::TemplateDocument;
 pub(crate) use volume::{VOLUMES, Volume, VolumeDocument};

@@ -9,7 +9,7 @@ use super::layer::LAYERS;
 use super::stage::UNFINISHED;
 use super::{LayerId, StoreLock, TemplateDocument};
 use crate::error::{io_error, unknown};
-use crate::home::{Folder, Home, StoredRecord};
+use crate::home::{Folder, Home, Pending, StoredRecord};
 use crate::id::random_text;
 
 impl Home {
@@ -35,6 +35,10 @@ impl Home {
         self.each_record("look for users", |record| {
             if let Some(boot) = &record.private.boot {
                 used.extend(boot.layers.iter().cloned());
+            }
+            if let Some(Pending::Moving { layer, .. }) = &record.private.pending {
+                // It may be all that the sandbox has.
+                used.insert(layer.clone());
             }
         })?;
         Ok(used)

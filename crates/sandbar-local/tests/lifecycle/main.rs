@@ -8,6 +8,7 @@ mod deadlines;
 mod deaths;
 mod disk;
 mod evasions;
+mod forks;
 mod frozen;
 mod hostile;
 mod hostile_network;
@@ -23,6 +24,7 @@ mod resources;
 mod sleep;
 mod sockets;
 mod spare;
+mod start;
 mod templates;
 mod usage;
 mod versions;
@@ -56,6 +58,18 @@ async fn sleeps_lose_nothing() {
 #[tokio::test]
 async fn a_held_volume_is_never_removed() {
     volumes::race(support::size(8)).await;
+}
+
+/// Forks of forks: each generation's files are right.
+#[tokio::test]
+async fn forks_of_forks_have_their_files() {
+    forks::generations(support::size(12)).await;
+}
+
+/// Forks while files are written in all ways that there are.
+#[tokio::test]
+async fn forks_under_writers_are_of_one_moment() {
+    forks::under_writers(support::size(3)).await;
 }
 
 /// Many at once.

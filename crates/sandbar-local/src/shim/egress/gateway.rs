@@ -163,6 +163,15 @@ pub(in crate::shim) async fn start_again(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
+/// Another gateway, for the sandbox as it is launched again: it has what is in force now.
+pub(in crate::shim) async fn replace(shared: &Arc<Shared>, sockets: NetworkSockets) -> Result<()> {
+    let _one = shared.egress.changing.lock().await;
+    shared.egress.stop().await;
+    start(shared, sockets).await?;
+    mark(shared);
+    Ok(())
+}
+
 enum Served {
     /// Nobody wants it any more.
     Stopped,

@@ -6,7 +6,9 @@ mod journal;
 mod routes;
 
 pub(super) use authority::make as make_authority;
-pub(super) use gateway::{Egress, explain, mark, read, set_policy, start, start_again, state, watch};
+pub(super) use gateway::{
+    Egress, explain, mark, read, replace, set_policy, start, start_again, state, watch,
+};
 
 /// Stack of each thread here, in bytes: nothing recurses, and what waits is on the heap.
 const STACK: usize = 512 << 10;

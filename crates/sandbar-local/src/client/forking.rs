@@ -1,0 +1,187 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sandbar_core::{
+    Error, ErrorKind, ForkOptions, ForkOutcome, ForkVolumes, Forking, MountAccess, Result, Sandbox, State,
+};
+
+use super::link::Link;
+use super::processes::Shared;
+use crate::ask::{COPY, misplaced};
+use crate::config::BACKEND;
+use crate::error::{fail, gone, io_error, not_running, unknown};
+use crate::home::{AgentMark, Folder, Home, Lock, Pending, StoredRecord};
+use crate::network;
+use crate::observe::Observed;
+use crate::shim::kept;
+use crate::shim::protocol::{CreateOrders, Op, Reply, Snapped};
+use crate::store::{self, Boot, Hold, LayerId, StoreLock};
+
+const FORK: &str = "fork";
+/// What a stopped sandbox is forked by.
+const LAYER: &str = "layer";
+
+#[async_trait]
+impl Forking for Shared {
+    /// Mechanism `layer` where nothing runs in the parent but its agent, or the parent is stopped: what it wrote becomes a layer that both share, in
+    /// the same time however much that is; connections to its agent that are open then end. Else what it wrote is copied while it stands still.
+    async fn fork(&self, options: ForkOptions) -> Result<(Arc<dyn Sandbox>, ForkOutcome)> {
+        self.0.fork(options).await
+    }
+}
+
+impl Link {
+    async fn fork(&self, options: ForkOptions) -> Result<(Arc<dyn Sandbox>, ForkOutcome)> {
+        let ForkOptions { name, egress, volumes } = options;
+        let egress = egress.map(|policy| network::seal(FORK, policy)).transpose()?;
+        let seen = self.see(FORK)?;
+        // Before anything is done to the parent.
+        child_orders(&seen, volumes)?;
+        let home = self.home()?;
+        if let Some(name) = &name
+            && let Some(holder) =
+                home.name_holder(name).map_err(|cause| io_error(FORK, &format!("name `{name}`"), cause))?
+            && Folder::open(&home, &holder)
+                .map_err(|cause| io_error(FORK, &format!("name `{name}`"), cause))?
+                .is_some()
+        {
+            let message = format!("the name `{name}` is taken by sandbox `{holder}`");
+            return Err(fail(ErrorKind::AlreadyExists, FORK, message)
+                .with_resource(format!("sandbox name `{name}`"))
+                .with_hint("choose another name, or destroy that sandbox"));
+        }
+        // Until the copy's record names the layer.
+        let _store = in_background(move || StoreLock::take(&home, Hold::Shared, FORK)).await?;
+        let Snapped { layers, mechanism, copied_bytes } = self.snapshot().await?;
+        let seen = self.see(FORK)?;
+        let mut orders = child_orders(&seen, volumes)?;
+        orders.name = name;
+        orders.boot = Boot { layers, ..orders.boot };
+        if let Some(egress) = egress {
+            orders.egress =
+                Some(egress).filter(|policy| *policy.public() != sandbar_core::EgressPolicy::DenyAll);
+        }
+        let copy = self.shared_inner().make(orders, FORK).await?;
+        Ok((copy, ForkOutcome { mechanism, copied_bytes, processes_preserved: false }))
+    }
+
+    /// What a copy boots from, of the parent as it is at some moment of this call.
+    async fn snapshot(&self) -> Result<Snapped> {
+        let id = self.id().as_str();
+        for _ in 0..STATES {
+            let seen = self.see(FORK)?;
+            match seen.state() {
+                State::Running | State::Sleeping => {
+                    return match self.ask_shim_of_any(|| Op::Snapshot, COPY, FORK).await? {
+                        Reply::Snapshot(snapped) => Ok(snapped),
+                        _ => Err(misplaced(FORK)),
+                    };
+                }
+                State::Stopped => {
+                    let (home, id) = (self.home()?, self.id().clone());
+                    let done = in_background(move || of_stopped(&home, &id)).await?;
+                    if let Some(snapped) = done {
+                        return Ok(snapped);
+                    }
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                state => return Err(not_running(FORK, id, state, seen.record.reason.as_deref())),
+            }
+        }
+        Err(unknown(FORK, id, "its shim comes and goes"))
+    }
+
+    fn home(&self) -> Result<Home> {
+        Home::open(&self.inner().home)?.ok_or_else(|| gone(FORK, self.id().as_str()))
+    }
+}
+
+/// How often a parent may be found in another state than it was just seen in: one that stops has a shim for some milliseconds.
+const STATES: usize = 400;
+
+/// Makes a layer of what a stopped sandbox wrote; `None` means that somebody guards it, or that it runs.
+fn of_stopped(home: &Home, id: &sandbar_core::SandboxId) -> Result<Option<Snapped>> {
+    let blind = |cause: &dyn std::fmt::Display| unknown(FORK, id.as_str(), cause);
+    let folder = Folder::open(home, id).map_err(|cause| blind(&cause))?;
+    let folder = folder.ok_or_else(|| gone(FORK, id.as_str()))?;
+    let Some(_lock) = Lock::take(&folder).map_err(|cause| blind(&cause))? else { return Ok(None) };
+    if !folder.is_in_place(home).map_err(|cause| blind(&cause))? {
+        return Err(gone(FORK, id.as_str()));
+    }
+    let record = folder.record().map_err(|cause| blind(&cause))?;
+    let mut record = record.ok_or_else(|| gone(FORK, id.as_str()))?;
+    let agent = record.private.agent.as_ref();
+    if agent.map_or(Ok(false), AgentMark::lives).map_err(|cause| blind(&cause))? {
+        return Ok(None);
+    }
+    store::recover(home, &folder, &mut record)?;
+    let write = |record: &StoredRecord| {
+        folder.write_record(record).map_err(|cause| io_error(FORK, "`record.json`", cause))
+    };
+    let layer = LayerId::random()?;
+    let before = record.clone();
+    record.private.pending = Some(Pending::Moving { layer: layer.clone(), next: None });
+    write(&record)?;
+    let mut boot = record.private.boot.clone().unwrap_or_else(Boot::host);
+    boot.layers.insert(0, layer.clone());
+    record.private.boot = Some(boot.clone());
+    record.private.pending = None;
+    let moved = store::move_out(home, &folder, &layer, &record.private.ids).and_then(|()| write(&record));
+    if let Err(error) = moved {
+        // What can't be taken back now is by whoever starts it, or forks it, next.
+        let back = store::move_back(home, &folder, &layer, &record.private.ids).and_then(|()| write(&before));
+        return Err(match back {
+            Ok(()) => error,
+            Err(left) => error.with_left_behind(left.to_string()),
+        });
+    }
+    Ok(Some(Snapped { layers: boot.layers, mechanism: LAYER.to_owned(), copied_bytes: 0 }))
+}
+
+/// The orders for a copy, but for what it boots from; refuses what can't be copied.
+fn child_orders(seen: &Observed, volumes: ForkVolumes) -> Result<CreateOrders> {
+    let Observed { folder, record, .. } = seen;
+    let refuse =
+        |what: String, why: &str| Error::unsupported(FORK, what, why.to_owned()).with_backend(BACKEND);
+    let mut orders = kept::orders(folder, record)
+        .map_err(|cause| io_error(FORK, "`orders.json`", cause))?
+        .ok_or_else(|| {
+            refuse(
+                format!("sandbox `{}`", record.id),
+                "it was made by a version that did not keep what it was made from",
+            )
+        })?;
+    if orders.mounts.iter().any(|mount| mount.access == MountAccess::ReadWrite) {
+        let why = "two sandboxes would write to one folder of the host";
+        return Err(refuse("a writable host mount".to_owned(), why)
+            .with_hint("mount it read-only, or copy the files instead"));
+    }
+    if let (Some(volume), ForkVolumes::Refuse) = (orders.volumes.first(), volumes) {
+        let why = "two sandboxes would write to one volume";
+        return Err(refuse(format!("volume `{}` in a copy", volume.name), why)
+            .with_hint("share it read-only, which the options of a fork can say"));
+    }
+    for volume in &mut orders.volumes {
+        volume.access = MountAccess::ReadOnly;
+    }
+    if record.private.owner.is_some() {
+        orders.owner = AgentMark::of(rustix::process::getpid())
+            .map_err(|cause| io_error(FORK, "this process", cause))?;
+    }
+    orders.name = None;
+    orders.ports.clear();
+    orders.main = None;
+    orders.lifetime_ms = record.deadline.map(|deadline| {
+        let left = deadline.duration_since(Timestamp::now()).as_millis();
+        // One that is over is met at once.
+        u64::try_from(left).unwrap_or(0).max(1)
+    });
+    Ok(orders)
+}
+
+async fn in_background<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|cause| Err(fail(ErrorKind::Unexpected, FORK, format!("the work was lost: {cause}"))))
+}

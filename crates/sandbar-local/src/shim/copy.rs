@@ -1,0 +1,124 @@
+//! A layer by copying what was written, while nothing of the sandbox goes on.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, openat};
+use sandbar_core::{ErrorKind, Result};
+use sandbar_engine::{IdMode, LAYERS_FOLDER};
+
+use super::protocol::Snapped;
+use super::shared::Shared;
+use super::{log, sleep};
+use crate::error::{fail, found, io_error};
+use crate::home::{Folder, Home, Pending};
+use crate::store::{Boot, LayerId, ROOT, STORE_BASE, Staged, StoreIds, USR};
+use crate::worker::{Job, Task, Worker};
+
+const FORK: &str = "fork";
+/// What was written is copied.
+const COPY: &str = "copy";
+/// The file system shares the bytes of each file with its copy.
+const REFLINK: &str = "reflink";
+/// This executable, also where another has its place by now.
+const OWN_FILE: &str = "/proc/self/exe";
+
+/// Makes a layer of a copy of what was written. One that sleeps sleeps on. The caller holds the turn.
+pub(super) async fn snapshot(shared: &Arc<Shared>) -> Result<Snapped> {
+    let sleeps = shared.look(|record| record.private.asleep.is_some());
+    let still = if sleeps { None } else { Some(Still::of(shared).await?) };
+    let of = Arc::clone(shared);
+    let copied = tokio::task::spawn_blocking(move || {
+        let ids = of.look(|record| record.private.ids.clone());
+        copy(&of.home, &of.folder, &ids)
+    });
+    let copied = copied.await.unwrap_or_else(|cause| {
+        Err(fail(ErrorKind::Unexpected, FORK, format!("the copy was lost: {cause}")))
+    });
+    if let Some(still) = still {
+        still.over()?;
+    }
+    let Copied { layer, bytes, shared: cloned } = copied?;
+    let mut layers = shared.look(|record| record.private.boot.clone().unwrap_or_else(Boot::host)).layers;
+    layers.insert(0, layer);
+    let mechanism = if bytes > 0 && cloned == bytes { REFLINK } else { COPY };
+    Ok(Snapped { layers, mechanism: mechanism.to_owned(), copied_bytes: bytes - cloned.min(bytes) })
+}
+
+/// A sandbox all of whose processes stand still; the record says so, for whoever comes if this shim is gone.
+struct Still<'a> {
+    shared: &'a Shared,
+    is_over: bool,
+}
+
+impl<'a> Still<'a> {
+    async fn of(shared: &'a Shared) -> Result<Self> {
+        let how = sleep::how(shared);
+        shared
+            .update(|record| record.private.pending = Some(Pending::Copying(how)))
+            .map_err(|cause| io_error(FORK, "`record.json`", cause))?;
+        let still = Self { shared, is_over: false };
+        // After an error all run.
+        sleep::stop(shared).await?;
+        Ok(still)
+    }
+
+    fn over(mut self) -> Result<()> {
+        self.is_over = true;
+        sleep::recover(self.shared)
+    }
+}
+
+impl Drop for Still<'_> {
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Err(error) = sleep::recover(self.shared)
+        {
+            log::say(&format_args!("after a fork that did not come off: {error}"));
+        }
+    }
+}
+
+struct Copied {
+    layer: LayerId,
+    bytes: u64,
+    /// Bytes that the file system shares.
+    shared: u64,
+}
+
+/// Copies the writable layers of a sandbox, in which nothing goes on, into a layer.
+fn copy(home: &Home, folder: &Folder, ids: &IdMode) -> Result<Copied> {
+    let theirs = StoreIds::of_sandbox(ids);
+    let ours = match &theirs {
+        StoreIds::Range { .. } => StoreIds::Range { first: STORE_BASE },
+        others => others.clone(),
+    };
+    let worker = Worker::new(Path::new(OWN_FILE), ours.clone());
+    let staged = Staged::new(home, ours)?;
+    let (mut bytes, mut shared) = (0, 0);
+    for (written, part) in [("upper", ROOT), ("usr-upper", USR)] {
+        let Some(source) = open(folder, written)? else { continue };
+        let source = worker.view(source.as_fd(), &theirs)?;
+        let target = staged.make_part(part)?;
+        worker.own(target.as_fd())?;
+        let task = Task {
+            job: Job::Merge { layers: 1, keep_whiteouts: true },
+            descriptors: vec![source.as_fd(), target.as_fd()],
+            progress: &mut |_| (),
+            cancel: None,
+        };
+        let report = worker.run(task, FORK)?;
+        bytes += report.bytes;
+        shared += report.shared;
+    }
+    let layer = LayerId::random()?;
+    staged.finish(&layer, Some(bytes))?;
+    Ok(Copied { layer, bytes, shared })
+}
+
+fn open(folder: &Folder, name: &str) -> Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    found(openat(folder, format!("{LAYERS_FOLDER}/{name}"), flags, Mode::empty()))
+        .map_err(|cause| io_error(FORK, &format!("`{LAYERS_FOLDER}/{name}`"), cause))
+}
