@@ -142,7 +142,17 @@ impl Link {
         self.ask(op, bound, operation, Asleep::No).await
     }
 
-    /// Asks the shim of a sandbox that may sleep.
+    /// The same of a sandbox that may sleep.
+    pub(crate) async fn ask_shim_asleep(
+        &self,
+        op: impl Fn() -> Op,
+        bound: Duration,
+        operation: &'static str,
+    ) -> Result<(Reply, BufReader<UnixStream>)> {
+        self.ask(op, bound, operation, Asleep::Fine).await
+    }
+
+    /// Asks the shim of a sandbox that may sleep, for an answer alone.
     pub(crate) async fn ask_shim_of_any(
         &self,
         op: impl Fn() -> Op,

@@ -47,13 +47,13 @@ pub(super) async fn snapshot(shared: &Arc<Shared>) -> Result<Snapped> {
 }
 
 /// A sandbox all of whose processes stand still; the record says so, for whoever comes if this shim is gone.
-struct Still<'a> {
+pub(super) struct Still<'a> {
     shared: &'a Shared,
     is_over: bool,
 }
 
 impl<'a> Still<'a> {
-    async fn of(shared: &'a Shared) -> Result<Self> {
+    pub(super) async fn of(shared: &'a Shared) -> Result<Self> {
         let how = sleep::how(shared);
         shared
             .update(|record| record.private.pending = Some(Pending::Copying(how)))
@@ -64,7 +64,7 @@ impl<'a> Still<'a> {
         Ok(still)
     }
 
-    fn over(mut self) -> Result<()> {
+    pub(super) fn over(mut self) -> Result<()> {
         self.is_over = true;
         sleep::recover(self.shared)
     }

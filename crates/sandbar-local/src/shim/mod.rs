@@ -8,6 +8,7 @@ mod disk;
 mod egress;
 mod fork;
 mod guard;
+mod hold;
 pub(crate) mod kept;
 mod limits;
 mod listener;

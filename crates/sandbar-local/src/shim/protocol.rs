@@ -339,6 +339,8 @@ pub(crate) enum Op {
     SetDeadlineAction { action: DeadlineAction },
     /// Make a read-only layer of what it has written so far, for a copy of it.
     Snapshot,
+    /// Hold it still, for whoever reads its files from outside; a line lets it go, and so does the end of the connection.
+    Hold,
     /// What the gateway would decide.
     Explain { destination: Destination, port: u16, protocol: Protocol },
 }
@@ -360,7 +362,7 @@ impl Op {
             | Self::Hibernate
             | Self::Resume
             | Self::SetDeadlineAction { .. } => 3,
-            Self::Snapshot => 4,
+            Self::Snapshot | Self::Hold => 4,
         }
     }
 }
@@ -391,6 +393,10 @@ pub(crate) enum Reply {
     Slept(Slept),
     /// To [`Op::SetDeadlineAction`].
     ActionSet,
+    /// To [`Op::Hold`]: it stands still.
+    Held,
+    /// To the line that lets it go: until now it stood still.
+    LetGo,
     /// To [`Op::SetPolicy`].
     PolicySet,
     /// To [`Op::Egress`].

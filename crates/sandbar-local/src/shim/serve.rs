@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::ports::Dialled;
 use super::protocol::{MAX_LINE, OLDEST, Op, Reply, VERSION};
 use super::shared::Shared;
-use super::{SHIM_SOCKET, agent, egress, fork, guard, main_command, ports, resize, sleep, usage};
+use super::{SHIM_SOCKET, agent, egress, fork, guard, hold, main_command, ports, resize, sleep, usage};
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::{Folder, Home};
 
@@ -78,6 +78,10 @@ async fn converse(
                 drop(permit);
                 return tunnel(shared, stream, port).await;
             }
+            Op::Hold => {
+                drop(permit);
+                return hold::hold(shared, stream).await;
+            }
             Op::Destroy => {
                 let _answering = shared.answer();
                 let reply = match shared.ask_end().await {
@@ -126,8 +130,8 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
         Op::Unpublish { port } => {
             ports::unpublish(shared, port).map(|was_published| Reply::Unpublished { was_published })
         }
-        // The other two end the conversation and were dealt with before.
-        Op::Hello | Op::Destroy | Op::Dial { .. } => {
+        // The others end the conversation and were dealt with before.
+        Op::Hello | Op::Destroy | Op::Dial { .. } | Op::Hold => {
             Ok(Reply::Hello { version: env!("CARGO_PKG_VERSION").to_owned() })
         }
     }
@@ -227,7 +231,7 @@ fn parse(line: &[u8]) -> std::result::Result<Op, Box<Reply>> {
     }
 }
 
-async fn send(stream: &mut BufStream<UnixStream>, reply: &Reply) -> std::io::Result<()> {
+pub(super) async fn send(stream: &mut BufStream<UnixStream>, reply: &Reply) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     stream.write_all(&line).await?;
