@@ -6,7 +6,9 @@
 mod ask;
 mod audit;
 mod bounds;
+mod build;
 mod capacity;
+mod capture;
 mod client;
 mod config;
 mod ctl;

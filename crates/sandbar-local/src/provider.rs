@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use sandbar_core::{
-    CapacityReport, CreateOptions, EgressCheck, ErrorKind, GetOptions, Query, Result, Sandbox, SandboxId,
-    SandboxProvider, SandboxRecord, Templates, UsageHistory, Volumes, Wake,
+    Builds, CapacityReport, CreateOptions, EgressCheck, ErrorKind, GetOptions, Query, Result, Sandbox,
+    SandboxId, SandboxProvider, SandboxRecord, Templates, UsageHistory, Volumes, Wake,
 };
 use sandbar_observe::AuditConfig;
 
@@ -96,6 +96,10 @@ impl LocalProvider {
         })
     }
 
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
     /// Where the data folder is.
     pub fn home(&self) -> &Path {
         &self.inner.home
@@ -153,6 +157,10 @@ impl SandboxProvider for LocalProvider {
         self.inner.destroy(id).await
     }
 
+    fn builds(&self) -> Option<&dyn Builds> {
+        Some(self)
+    }
+
     fn capacity(&self) -> Option<&dyn CapacityReport> {
         Some(self)
     }
@@ -172,17 +180,12 @@ impl SandboxProvider for LocalProvider {
     fn volumes(&self) -> Option<&dyn Volumes> {
         Some(&self.volumes)
     }
-
-    fn missing_reason(&self, part: &str) -> Option<String> {
-        let why = match part {
-            "builds" => "this version builds no templates",
-            _ => return None,
-        };
-        Some(why.to_owned())
-    }
 }
 
 impl Inner {
+    /// Limits where nobody asks for others.
+    pub(crate) fn defaults(&self) -> &Defaults {
+        &self.defaults
     /// Makes a sandbox to orders.
     pub(crate) async fn make(
         self: &Arc<Self>,
@@ -312,7 +315,8 @@ impl Inner {
         self.reap();
     }
 
-    fn own(&self, id: SandboxId, pipe: OwnedFd) {
+    /// Keeps the pipe of a sandbox that belongs to this process.
+    pub(crate) fn own(&self, id: SandboxId, pipe: OwnedFd) {
         lock(&self.owned).insert(id, pipe);
     }
 

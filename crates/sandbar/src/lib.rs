@@ -24,6 +24,7 @@
 //!   `$SANDBAR_HELPER`: it plays the host process of each sandbox and the first process in it.
 //! - `otlp`: [`observe::otlp`], spans to an OpenTelemetry collector.
 
+pub mod build;
 mod connect;
 
 pub use connect::{connect, connect_observed};

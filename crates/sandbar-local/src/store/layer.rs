@@ -110,7 +110,7 @@ impl Home {
     }
 
     /// Reads a document of the store; `None` means that it is positively absent. One that is spoilt, or newer than `version`, is an error.
-    pub(super) fn read_document<T: for<'a> Deserialize<'a>>(
+    pub(crate) fn read_document<T: for<'a> Deserialize<'a>>(
         &self,
         place: &str,
         limit: usize,

@@ -24,9 +24,9 @@ impl Home {
         Ok(users)
     }
 
-    /// Layers that a template or a sandbox names.
+    /// Layers that a template, a sandbox or the result of a build names.
     pub(crate) fn layers_in_use(&self) -> Result<BTreeSet<LayerId>> {
-        let mut used = BTreeSet::new();
+        let mut used: BTreeSet<_> = self.cached_layers()?.into_iter().collect();
         for id in self.templates()? {
             if let Some(document) = TemplateDocument::read(self, &id)? {
                 used.extend(document.layers);

@@ -2,4 +2,4 @@
 
 mod part;
 
-pub(crate) use part::LocalTemplates;
+pub(crate) use part::{LocalTemplates, public};

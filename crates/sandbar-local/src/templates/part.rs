@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sandbar_core::{CommitOptions, Error, ErrorKind, Result, Template, TemplateId, Templates};
+use sandbar_core::{CommitOptions, ErrorKind, Result, Template, TemplateId, Templates};
 
-use crate::config::BACKEND;
+use crate::capture;
 use crate::error::fail;
 use crate::home::Home;
 use crate::provider::Inner;
@@ -21,9 +21,9 @@ pub(crate) struct LocalTemplates {
 
 #[async_trait]
 impl Templates for LocalTemplates {
-    async fn commit(&self, _options: CommitOptions) -> Result<Template> {
-        Err(Error::unsupported("commit", "capturing a sandbox", "this version does not do it yet")
-            .with_backend(BACKEND))
+    async fn commit(&self, options: CommitOptions) -> Result<Template> {
+        let document = capture::commit(&self.inner, options).await?;
+        self.aside("commit", move |inner| Ok(public(&Home::ensure(&inner.home)?, document))).await
     }
 
     async fn get(&self, id: &TemplateId) -> Result<Option<Template>> {
@@ -110,7 +110,7 @@ fn remove(inner: &Inner, id: &TemplateId) -> Result<bool> {
 }
 
 /// A template as the contract shows it. What can't be looked at is in use.
-pub(super) fn public(home: &Home, document: TemplateDocument) -> Template {
+pub(crate) fn public(home: &Home, document: TemplateDocument) -> Template {
     let in_use = home.users_of_template(&document.id).map_or(true, |users| !users.is_empty());
     Template {
         reference: format!("local:{}", document.layers.first().map_or("", |layer| layer.as_str())),

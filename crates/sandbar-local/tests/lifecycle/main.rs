@@ -3,6 +3,8 @@
 mod support;
 
 mod audit;
+mod builds;
+mod commits;
 mod conformance;
 mod deadlines;
 mod deaths;
