@@ -13,6 +13,7 @@ mod lock;
 mod moved;
 mod stage;
 mod template;
+mod unfinished;
 mod usage;
 mod volume;
 

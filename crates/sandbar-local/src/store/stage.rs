@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use sandbar_core::Result;
 
 use super::layer::{DOCUMENT, LAYERS, ROOT, USR};
+use super::unfinished::{lock, make_locked};
 use super::{LayerDocument, LayerId, StoreIds};
 use crate::error::{found, io_error};
 use crate::home::Home;
@@ -29,19 +30,8 @@ impl<'a> Staged<'a> {
     pub(crate) fn new(home: &'a Home, ids: StoreIds) -> Result<Self> {
         let broken =
             |cause: Errno| io_error("make a layer", &format!("`{}/{LAYERS}`", home.path().display()), cause);
-        let name = format!("{UNFINISHED}{}", random_text(12).map_err(broken)?);
-        let place = format!("{LAYERS}/{name}");
-        mkdirat(home, &place, Mode::RWXU).map_err(broken)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let opened = openat(home, &place, flags, Mode::empty())
-            .and_then(|dir| flock(&dir, FlockOperation::NonBlockingLockExclusive).map(|()| dir));
-        match opened {
-            Ok(dir) => Ok(Self { home, name, dir, ids, is_finished: false }),
-            Err(cause) => {
-                let _ = home.remove_tree(LAYERS, &name, &ids.to_mode());
-                Err(broken(cause))
-            }
-        }
+        let (name, dir) = make_locked(home, LAYERS, UNFINISHED).map_err(broken)?;
+        Ok(Self { home, name, dir, ids, is_finished: false })
     }
 
     /// Its folder, which belongs to the caller and is open to nobody else.
@@ -99,14 +89,10 @@ impl Drop for Staged<'_> {
 pub(crate) fn sweep(home: &Home, budget: usize) -> rustix::io::Result<()> {
     let names = home.entries(LAYERS)?;
     for name in names.into_iter().filter(|name| name.starts_with(UNFINISHED)).take(budget) {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let place = format!("{LAYERS}/{name}");
-        let Some(dir) = found(openat(home, &place, flags, Mode::empty()))? else { continue };
-        // Its maker may have finished it between the two: then it has another name by now, and nothing is here.
-        if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let mode = StoreIds::of(&sandbar_engine::Host::observe()).to_mode();
-            let _ = home.remove_tree(LAYERS, &name, &mode);
-        }
+        // Held to the end: its maker may be just about to begin.
+        let Some(Some(_held)) = found(lock(home, &format!("{LAYERS}/{name}")))? else { continue };
+        let mode = StoreIds::of(&sandbar_engine::Host::observe()).to_mode();
+        let _ = home.remove_tree(LAYERS, &name, &mode);
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use sandbar_engine::{Host, IdMode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::unfinished::{lock, make_locked};
 use super::{StoreIds, StoreLock};
 use crate::config::BACKEND;
 use crate::error::{engine, fail, found, io_error};
@@ -212,30 +213,12 @@ impl Home {
         Ok(attached)
     }
 
-    /// Names of what somebody began to make or to remove, and does not any more.
-    pub(crate) fn volume_wrecks(&self) -> rustix::io::Result<Vec<String>> {
-        let mut wrecks = Vec::new();
-        for name in self.entries(VOLUMES)? {
-            if (name.starts_with(UNFINISHED) || name.starts_with(REMOVED)) && self.is_wreck(&name)? {
-                wrecks.push(name);
-            }
-        }
-        Ok(wrecks)
-    }
-
-    fn is_wreck(&self, name: &str) -> rustix::io::Result<bool> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let Some(dir) = found(openat(self, format!("{VOLUMES}/{name}"), flags, Mode::empty()))? else {
-            return Ok(false);
-        };
-        // Its maker may have finished it between the two: then it has another name by now, and nothing is here.
-        Ok(flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && found(statat(self, format!("{VOLUMES}/{name}"), AtFlags::SYMLINK_NOFOLLOW))?.is_some())
-    }
-
     /// Removes what somebody began to make or to remove, and does not any more; at most `budget` of them.
     pub(crate) fn sweep_volumes(&self, budget: usize) -> rustix::io::Result<()> {
-        for name in self.volume_wrecks()?.into_iter().take(budget) {
+        let is_wreck = |name: &String| name.starts_with(UNFINISHED) || name.starts_with(REMOVED);
+        for name in self.entries(VOLUMES)?.into_iter().filter(is_wreck).take(budget) {
+            // Held to the end: its maker may be just about to begin.
+            let Some(Some(_held)) = found(lock(self, &format!("{VOLUMES}/{name}")))? else { continue };
             let _ = self.remove_tree(VOLUMES, &name, &StoreIds::of(&Host::observe()).to_mode());
         }
         Ok(())
@@ -256,19 +239,8 @@ impl<'a> Staged<'a> {
     fn new(home: &'a Home, operation: &'static str) -> Result<Self> {
         let broken =
             |cause: Errno| io_error(operation, &format!("`{}/{VOLUMES}`", home.path().display()), cause);
-        let name = format!("{UNFINISHED}{}", random_text(12).map_err(broken)?);
-        let place = format!("{VOLUMES}/{name}");
-        mkdirat(home, &place, Mode::RWXU).map_err(broken)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let opened = openat(home, &place, flags, Mode::empty())
-            .and_then(|dir| flock(&dir, FlockOperation::NonBlockingLockExclusive).map(|()| dir));
-        match opened {
-            Ok(dir) => Ok(Self { home, name, dir, is_finished: false }),
-            Err(cause) => {
-                let _ = home.remove_tree(VOLUMES, &name, &IdMode::Single);
-                Err(broken(cause))
-            }
-        }
+        let (name, dir) = make_locked(home, VOLUMES, UNFINISHED).map_err(broken)?;
+        Ok(Self { home, name, dir, is_finished: false })
     }
 
     /// Gives it its name; `false` means that there is one of that name by now, and this one is taken back.
