@@ -186,6 +186,8 @@ impl Inner {
     /// Limits where nobody asks for others.
     pub(crate) fn defaults(&self) -> &Defaults {
         &self.defaults
+    }
+
     /// Makes a sandbox to orders.
     pub(crate) async fn make(
         self: &Arc<Self>,
