@@ -78,6 +78,22 @@ const CHECKS: &[Check] = &[
         size: 300,
     },
     Check {
+        name: "archive-tree",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "archives::trees_pass_as_archives",
+        // Files.
+        size: 200_000,
+    },
+    Check {
+        name: "archive-large",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "archives::large_files_pass_in_little_memory",
+        // MiB.
+        size: 4096,
+    },
+    Check {
         name: "stdin",
         package: "sandbar-cli",
         target: "cli",

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod archives;
 mod audit;
 mod builds;
 mod commits;
