@@ -6,7 +6,7 @@ use clap::Parser;
 use clap::error::ErrorKind as ClapErrorKind;
 use sandbar::{Error, ErrorKind, SandboxProvider};
 
-use crate::args::{Cli, Command, DoctorArgs, GlobalArgs};
+use crate::args::{Cli, Command, DoctorArgs, GlobalArgs, TemplateAction};
 use crate::commands;
 use crate::env::Environment;
 use crate::exit::ExitStatus;
@@ -87,6 +87,7 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Resume(args) => {
             with_provider(&global, env, async |provider| commands::resume(provider, &args.id, printer).await)
         }
+        Command::Template(args) => template(args.action, printer, &global, env),
         Command::Volume(args) => {
             with_provider(&global, env, async |provider| commands::volume(provider, args, printer).await)
         }
@@ -149,6 +150,34 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Man(args) => commands::man(args, printer),
         Command::Audit(args) => commands::audit(&AuditSettings::resolve(args, &global, env)?, printer),
         Command::Version => commands::version(printer),
+    }
+}
+
+/// What makes a template of this machine's files, and the reverse, is no part of the contract.
+fn template(
+    action: TemplateAction,
+    printer: Printer,
+    global: &GlobalArgs,
+    env: &Environment,
+) -> Result<ExitStatus> {
+    match action {
+        TemplateAction::Import(args) => {
+            let url = provider_url(global.provider.as_deref(), env)?;
+            on_a_loop(async || commands::template_import(&url, args, printer).await)
+        }
+        TemplateAction::Export(args) => {
+            let url = provider_url(global.provider.as_deref(), env)?;
+            on_a_loop(async || commands::template_export(&url, args, printer).await)
+        }
+        TemplateAction::Ls(args) => with_provider(global, env, async |provider| {
+            commands::template_list(provider, &args, printer).await
+        }),
+        TemplateAction::Show(args) => with_provider(global, env, async |provider| {
+            commands::template_show(provider, &args.id, printer).await
+        }),
+        TemplateAction::Rm(args) => with_provider(global, env, async |provider| {
+            commands::template_remove(provider, &args.ids, printer).await
+        }),
     }
 }
 

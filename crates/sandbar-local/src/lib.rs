@@ -57,5 +57,8 @@ pub use probe::{PROBE_NAME, probe_main};
 pub use provider::LocalProvider;
 pub use sandbox::LocalSandbox;
 pub use shim::shim_main;
+pub use templates::{
+    ExportReport, FolderOwners, ImportListener, ImportOptions, ImportProgress, TemplateSource,
+};
 pub use verify::{LeakSuite, scorecard_document};
 pub use worker::worker_main;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use sandbar_core::{
-    Base, CreateOptions, EgressPolicy, Error, ErrorKind, Isolation, Lifetime, LimitDemand, MainCommand,
-    Result,
+    Base, CreateOptions, EgressPolicy, EnvVars, Error, ErrorKind, Isolation, Lifetime, LimitDemand,
+    MainCommand, RestartPolicy, Result,
 };
 use sandbar_engine::Host;
 use sandbar_engine::cgroup::Controller;
@@ -62,6 +62,10 @@ pub(crate) fn resolve(options: CreateOptions, home: &Path, defaults: &Defaults) 
         Lifetime::Owned => AgentMark::of(rustix::process::getpid())
             .map_err(|cause| io_error("create", "this process", cause))?,
     };
+    let main = match main {
+        Some(main) => Some(main_order(main)?),
+        None => default_main(&boot),
+    };
     Ok(CreateOrders {
         boot,
         name,
@@ -77,9 +81,20 @@ pub(crate) fn resolve(options: CreateOptions, home: &Path, defaults: &Defaults) 
         owner,
         // What is denied anyway is no order.
         egress: egress.filter(|policy| *policy.public() != EgressPolicy::DenyAll),
-        main: main.map(main_order).transpose()?,
+        main,
         // Not an option of one sandbox, but of who makes it.
         audit: None,
+    })
+}
+
+/// The main command that the template has for sandboxes that are given none.
+fn default_main(boot: &Boot) -> Option<MainOrder> {
+    (!boot.defaults.start.is_empty()).then(|| MainOrder {
+        argv: boot.defaults.start.clone(),
+        env: EnvVars::default(),
+        cwd: None,
+        user: None,
+        restart: RestartPolicy::default(),
     })
 }
 

@@ -23,6 +23,7 @@ mod shell;
 mod shell_help;
 mod stats;
 mod system;
+mod template;
 mod usage;
 mod volume;
 mod watch;
@@ -54,6 +55,9 @@ pub(crate) use shell::ShellArgs;
 pub(crate) use shell_help::{CompletionsArgs, ManArgs, Shell};
 pub(crate) use stats::StatsArgs;
 pub(crate) use system::{PruneArgs, SystemAction, SystemArgs};
+pub(crate) use template::{
+    OwnerArg, TemplateAction, TemplateArgs, TemplateExportArgs, TemplateImportArgs, TemplateLsArgs,
+};
 pub(crate) use usage::UsageArgs;
 pub(crate) use volume::{VolumeAction, VolumeArgs, VolumeLsArgs};
 pub(crate) use watch::WatchArgs;
@@ -127,6 +131,7 @@ pub(crate) enum Command {
     Destroy(DestroyArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
+    Template(TemplateArgs),
     Volume(VolumeArgs),
     Cp(CpArgs),
     Import(ImportArgs),

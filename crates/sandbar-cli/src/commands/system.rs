@@ -36,7 +36,7 @@ pub(crate) async fn prune(url: &str, args: &PruneArgs, printer: Printer) -> Resu
 }
 
 /// The backend of this machine, with the data folder that a provider URL names.
-fn open(url: &str, operation: &'static str) -> Result<LocalProvider> {
+pub(super) fn open(url: &str, operation: &'static str) -> Result<LocalProvider> {
     let config = match url.split_once(':') {
         Some(("local", "")) => LocalConfig::new(),
         Some(("local", home)) => LocalConfig::new().with_home(home),

@@ -22,6 +22,7 @@ mod processes;
 mod resources;
 mod shell_help;
 mod stats;
+mod templates;
 mod terminal;
 mod users;
 mod volumes;

@@ -39,6 +39,11 @@ impl<'a> Staged<'a> {
         &self.dir
     }
 
+    /// Whose its files are.
+    pub(crate) fn ids(&self) -> &StoreIds {
+        &self.ids
+    }
+
     /// Where it is, from the data folder.
     pub(crate) fn place(&self) -> String {
         format!("{LAYERS}/{}", self.name)

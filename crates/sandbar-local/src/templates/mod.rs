@@ -1,5 +1,12 @@
-//! Templates as a part of the provider, and where they come from.
+//! Templates as a part of the provider, and where they come from (decision 0013).
 
+mod export;
+mod image;
+mod import;
 mod part;
+mod provider;
+mod source;
 
+pub use export::ExportReport;
 pub(crate) use part::{LocalTemplates, public};
+pub use source::{FolderOwners, ImportListener, ImportOptions, ImportProgress, TemplateSource};

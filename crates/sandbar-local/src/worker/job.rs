@@ -28,6 +28,19 @@ pub(crate) enum Job {
         /// Whether what is below the lowest can be something: then the marks for what is gone from there are kept.
         keep_whiteouts: bool,
     },
+    /// A folder of somebody's into an empty one. Descriptors: the one, the other.
+    Copy {
+        /// Whose all of it becomes; else it is whose it is.
+        owner: Option<u32>,
+    },
+    /// What layers made elsewhere lack to be a sandbox' root, into an empty folder on top of them: the user that commands run as, and the folder where they begin.
+    /// Descriptors: the layers, the lowest first; the folder.
+    Complete {
+        layers: usize,
+        /// Who is to run commands, by name or number; [`Report::user`] has the name.
+        user: Option<String>,
+        workdir: Option<String>,
+    },
     /// A folder as a tar archive. Descriptors: the folder, the archive.
     Pack { ids: PackIds },
     /// Counts a folder. Descriptor: the folder.
@@ -61,8 +74,8 @@ impl Job {
     /// How many descriptors it has.
     pub(super) fn descriptors(&self) -> usize {
         match self {
-            Self::Unpack { .. } | Self::Pack { .. } => 2,
-            Self::Merge { layers, .. } => layers.saturating_add(1),
+            Self::Unpack { .. } | Self::Pack { .. } | Self::Copy { .. } => 2,
+            Self::Merge { layers, .. } | Self::Complete { layers, .. } => layers.saturating_add(1),
             Self::Measure { .. } => 1,
         }
     }
@@ -91,6 +104,8 @@ pub(crate) struct Report {
     pub(crate) digest: Option<String>,
     /// With [`Job::Unpack`], of the archive as it came.
     pub(crate) stream_digest: Option<String>,
+    /// With [`Job::Complete`], the name of the user that was asked for.
+    pub(crate) user: Option<String>,
 }
 
 /// A job on its way.

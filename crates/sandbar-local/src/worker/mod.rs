@@ -6,6 +6,7 @@
 
 #![allow(dead_code, unused_imports, reason = "templates, forks and volumes are being built on it")]
 
+mod accounts;
 mod client;
 mod job;
 mod role;
@@ -17,3 +18,4 @@ mod tree;
 pub(crate) use client::{Cancel, Task, Worker};
 pub(crate) use job::{Job, PackIds, Progress, Report, UnpackIds};
 pub use role::worker_main;
+pub(crate) use serve::hex;

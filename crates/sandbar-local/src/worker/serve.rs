@@ -11,7 +11,7 @@ use sandbar_core::ErrorKind;
 use sha2::{Digest as _, Sha256};
 
 use super::job::{Failure, Job, PackIds, Progress, Report, UnpackIds};
-use super::tree;
+use super::{accounts, tree};
 
 /// Between two lines about how far it is: so many entries or bytes.
 const TOLD_ENTRIES: u64 = 1000;
@@ -48,9 +48,17 @@ pub(super) fn run(
     match (job, given.as_slice()) {
         (Job::Unpack { whiteouts, ids }, [archive]) => unpack(archive, &last, *whiteouts, *ids, &mut teller),
         (Job::Merge { keep_whiteouts, .. }, layers @ [_, ..]) => {
-            let report = tree::merge(layers, &last, *keep_whiteouts, &mut teller)?;
+            let report = tree::merge(layers, &last, *keep_whiteouts, None, &mut teller)?;
             sync(&last)?;
             Ok(report)
+        }
+        (Job::Copy { owner }, [_]) => {
+            let report = tree::merge(&given, &last, false, *owner, &mut teller)?;
+            sync(&last)?;
+            Ok(report)
+        }
+        (Job::Complete { user, workdir, .. }, layers) => {
+            accounts::complete(layers, &last, user.as_deref(), workdir.as_deref())
         }
         (Job::Pack { ids }, [folder]) => pack(folder, last, *ids, &mut teller),
         (Job::Measure { digest }, []) => tree::measure(&last, *digest, &mut teller),
@@ -160,7 +168,8 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-pub(super) fn hex(hash: Sha256) -> String {
+/// A digest in hexadecimal digits.
+pub(crate) fn hex(hash: Sha256) -> String {
     use std::fmt::Write as _;
     hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

@@ -21,11 +21,13 @@ const FOLDER_BITS: u32 = 0o1777;
 
 /// How files are copied: what did not work once is not tried again.
 #[derive(Debug)]
-pub(super) struct Copier {
+pub(in crate::worker) struct Copier {
     clones: bool,
     ranges: bool,
     /// Whether there are more ids than one.
     pub(super) has_ids: bool,
+    /// Whose all becomes; else it is whose it was.
+    owner: Option<u32>,
 }
 
 /// A file that was copied.
@@ -35,8 +37,8 @@ pub(super) struct Copied {
 }
 
 impl Copier {
-    pub(super) fn new() -> Self {
-        Self { clones: true, ranges: true, has_ids: rustix::process::getuid().is_root() }
+    pub(in crate::worker) fn new(owner: Option<u32>) -> Self {
+        Self { clones: true, ranges: true, has_ids: rustix::process::getuid().is_root(), owner }
     }
 
     /// Copies a regular file, which was as `seen`; `told` is called with the bytes of each piece.
@@ -68,7 +70,12 @@ impl Copier {
     }
 
     /// Rights, attributes and times of a folder, once all is in it.
-    pub(super) fn finish_folder(&self, from: &OwnedFd, to: &OwnedFd, path: &[u8]) -> Result<(), Failure> {
+    pub(in crate::worker) fn finish_folder(
+        &self,
+        from: &OwnedFd,
+        to: &OwnedFd,
+        path: &[u8],
+    ) -> Result<(), Failure> {
         let stat = fstat(from).map_err(|cause| Failure::io("look at", path, cause))?;
         copy_xattrs(from, to, path)?;
         self.dress(to, &stat, FOLDER_BITS, path)?;
@@ -87,7 +94,7 @@ impl Copier {
             readlinkat(from.0, name, Vec::new()).map_err(|cause| Failure::io("read", path, cause))?;
         symlinkat(&target, to, name).map_err(|cause| Failure::io("make", path, cause))?;
         if self.has_ids {
-            let (uid, gid) = owner(stat);
+            let (uid, gid) = self.owner(stat);
             chownat(to, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(|cause| Failure::io("set the owner of", path, cause))?;
         }
@@ -98,12 +105,18 @@ impl Copier {
     /// Owner, then rights: a change of the owner takes some away.
     fn dress(&self, file: &OwnedFd, stat: &Stat, bits: u32, path: &[u8]) -> Result<(), Failure> {
         if self.has_ids {
-            let (uid, gid) = owner(stat);
+            let (uid, gid) = self.owner(stat);
             fchown(file, Some(uid), Some(gid))
                 .map_err(|cause| Failure::io("set the owner of", path, cause))?;
         }
         fchmod(file, Mode::from_raw_mode(stat.st_mode & bits))
             .map_err(|cause| Failure::io("set the rights of", path, cause))
+    }
+
+    /// As the file is seen: what belongs to an id that is not mapped is nobody's, here and there.
+    fn owner(&self, stat: &Stat) -> (Uid, Gid) {
+        let id = |of| self.owner.unwrap_or(of);
+        (Uid::from_raw(id(stat.st_uid)), Gid::from_raw(id(stat.st_gid)))
     }
 
     fn share(&mut self, from: &OwnedFd, to: &OwnedFd) -> bool {
@@ -185,11 +198,6 @@ impl Copier {
         }
         Ok(read as u64)
     }
-}
-
-/// As the file is seen: what belongs to an id that is not mapped is nobody's, here and there.
-fn owner(stat: &Stat) -> (Uid, Gid) {
-    (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid))
 }
 
 fn times(stat: &Stat) -> Timestamps {

@@ -14,11 +14,12 @@ use super::{
 use crate::worker::job::{Failure, Progress, Report};
 use crate::worker::serve::Teller;
 
-/// Makes in the empty folder `into` what `layers`, the lowest first, mean together.
+/// Makes in the empty folder `into` what `layers`, the lowest first, mean together. All belongs to `owner`, if there is one.
 pub(in crate::worker) fn merge(
     layers: &[OwnedFd],
     into: &OwnedFd,
     keep_whiteouts: bool,
+    owner: Option<u32>,
     teller: &mut Teller<'_>,
 ) -> Result<Report, Failure> {
     let into = reopen(into)?;
@@ -36,7 +37,7 @@ pub(in crate::worker) fn merge(
         into: &into,
         keep_whiteouts,
         teller,
-        copier: Copier::new(),
+        copier: Copier::new(owner),
         links: HashMap::new(),
         report: Report::default(),
     };
@@ -240,7 +241,7 @@ mod tests {
     fn merged(layers: &[&Path], into: &Path, keep: bool) -> Report {
         let layers: Vec<OwnedFd> = layers.iter().map(|path| open(path)).collect();
         std::fs::create_dir(into).unwrap();
-        merge(&layers, &open(into), keep, &mut Teller::new(&mut |_| {})).unwrap()
+        merge(&layers, &open(into), keep, None, &mut Teller::new(&mut |_| {})).unwrap()
     }
 
     fn write(path: &Path, text: &str) {
@@ -348,7 +349,8 @@ mod tests {
         }
         let into = scratch.path().join("to");
         std::fs::create_dir(&into).unwrap();
-        let error = merge(&[open(&from)], &open(&into), true, &mut Teller::new(&mut |_| {})).unwrap_err();
+        let error =
+            merge(&[open(&from)], &open(&into), true, None, &mut Teller::new(&mut |_| {})).unwrap_err();
         assert_eq!(error.kind, sandbar_core::ErrorKind::LimitExceeded);
     }
 }

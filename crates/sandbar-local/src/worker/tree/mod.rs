@@ -16,6 +16,7 @@ use sandbar_core::ErrorKind;
 
 use super::job::Failure;
 
+pub(super) use file::Copier;
 pub(super) use measure::measure;
 pub(super) use merge::merge;
 
@@ -35,7 +36,7 @@ pub(super) fn reopen(folder: &OwnedFd) -> Result<OwnedFd, Failure> {
     open_folder(folder, c".").map_err(|cause| Failure::io("open", b".", cause))
 }
 
-fn open_folder(parent: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+pub(super) fn open_folder(parent: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(parent, name, flags, Mode::empty())
 }
@@ -63,11 +64,11 @@ fn each_entry(
     Ok(())
 }
 
-fn kind(stat: &Stat) -> FileType {
+pub(super) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-fn is_whiteout(stat: &Stat) -> bool {
+pub(super) fn is_whiteout(stat: &Stat) -> bool {
     kind(stat) == FileType::CharacterDevice && stat.st_rdev == 0
 }
 
@@ -92,7 +93,7 @@ fn too_deep(path: &[u8]) -> Failure {
 }
 
 /// Whether a folder hides what is below it.
-fn is_opaque(folder: &OwnedFd, path: &[u8]) -> Result<bool, Failure> {
+pub(super) fn is_opaque(folder: &OwnedFd, path: &[u8]) -> Result<bool, Failure> {
     let mut value = [0; 8];
     match fgetxattr(folder, OPAQUE, &mut value[..]) {
         Ok(length) => Ok(value.get(..length) == Some(b"y")),

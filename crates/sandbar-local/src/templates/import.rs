@@ -1,0 +1,333 @@
+//! From a source to a published template. All layers are made aside, without the store: it is taken only to give them their names.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, open};
+use sandbar_core::{ErrorKind, Result, Template, TemplateId, UserName};
+use sandbar_engine::{Host, USER_ID};
+use sha2::{Digest as _, Sha256};
+
+use super::image::{self, Image, ImageConfig};
+use super::part::public;
+use super::source::{FolderOwners, ImportOptions, ImportProgress, TemplateSource};
+use crate::error::{fail, io_error};
+use crate::home::Home;
+use crate::store::{
+    Boot, Hold, Layer, LayerDocument, LayerId, Staged, StoreIds, StoreLock, TemplateDefaults,
+    TemplateDocument, sweep_layers,
+};
+use crate::template;
+use crate::worker::{Cancel, Job, Report, Task, UnpackIds, Worker, hex};
+
+const OPERATION: &str = "import template";
+/// Most layers of a template: of the 32 that a root file system may have, this leaves some for what lies below it and for moments of its sandboxes.
+const MAX_LAYERS: usize = 20;
+/// Layers of a template that was replaced, which go at once.
+const LAYERS_REMOVED: usize = 64;
+
+/// An import.
+pub(super) struct Import<'a> {
+    pub(super) home: &'a Home,
+    pub(super) executable: &'a Path,
+    pub(super) options: &'a ImportOptions,
+    pub(super) cancel: &'a Cancel,
+}
+
+/// A layer of the template to be.
+enum Part<'a> {
+    /// It is in the store.
+    There(Layer),
+    /// It is made and has no name yet.
+    New { id: LayerId, staged: Staged<'a>, root: OwnedFd, bytes: u64 },
+}
+
+impl Part<'_> {
+    fn id(&self) -> &LayerId {
+        match self {
+            Self::There(layer) => &layer.document.id,
+            Self::New { id, .. } => id,
+        }
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::There(layer) => layer.document.size_bytes,
+            Self::New { bytes, .. } => Some(*bytes),
+        }
+    }
+}
+
+impl<'a> Import<'a> {
+    /// Does it. A failure leaves nothing.
+    pub(super) fn run(&self, id: &TemplateId, source: TemplateSource) -> Result<Template> {
+        if id.as_str() == template::HOST {
+            let why = format!("`{id}` is the built-in template");
+            return Err(fail(ErrorKind::InvalidInput, OPERATION, why).with_hint("choose another id"));
+        }
+        let worker = Worker::new(self.executable, StoreIds::of(&Host::observe()));
+        let (source_name, parts, config) = match source {
+            TemplateSource::File(path) => {
+                let file = open(&path, OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+                    .map_err(|cause| io_error(OPERATION, &format!("`{}`", path.display()), cause))?;
+                let (parts, config) = self.archive(&worker, &file)?;
+                (path.display().to_string(), parts, config)
+            }
+            TemplateSource::Stream(stream) => {
+                let (parts, config) = self.archive(&worker, &stream)?;
+                ("a stream".to_owned(), parts, config)
+            }
+            TemplateSource::Folder(path) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let folder = open(&path, flags, Mode::empty())
+                    .map_err(|cause| io_error(OPERATION, &format!("`{}`", path.display()), cause))?;
+                let (parts, config) = self.folder(&worker, folder.as_fd())?;
+                (path.display().to_string(), parts, config)
+            }
+        };
+        let (parts, defaults) = self.complete(&worker, self.fewer(&worker, parts)?, &config)?;
+        self.publish(id, parts, defaults, source_name)
+    }
+
+    fn archive(&self, worker: &Worker, archive: &OwnedFd) -> Result<(Vec<Part<'a>>, ImageConfig)> {
+        let (staged, root) = self.stage(worker)?;
+        let job = Job::Unpack { whiteouts: false, ids: UnpackIds::AsIs };
+        let report = self.work(worker, "unpacking", job, &[archive.as_fd(), root.as_fd()])?;
+        if let Some(image) = image::read(root.as_fd(), self.options.reference.as_deref())? {
+            return self.image(worker, root.as_fd(), image);
+        }
+        let part = self.by_content(worker, staged, root, report.bytes)?;
+        Ok((vec![part], ImageConfig::default()))
+    }
+
+    fn folder(&self, worker: &Worker, folder: BorrowedFd<'_>) -> Result<(Vec<Part<'a>>, ImageConfig)> {
+        if let Some(image) = image::read(folder, self.options.reference.as_deref())? {
+            return self.image(worker, folder, image);
+        }
+        let (staged, root) = self.stage(worker)?;
+        let owner = match self.options.owners {
+            FolderOwners::Root => Some(0),
+            FolderOwners::User => Some(USER_ID),
+            FolderOwners::Keep => None,
+        };
+        let view = match worker.ids() {
+            // The worker is nobody that the folder's owners know: it sees their numbers as they are.
+            StoreIds::Range { .. } => worker.view(folder, &StoreIds::Range { first: 0 })?,
+            own => worker.view(folder, own)?,
+        };
+        let report = self.work(worker, "copying", Job::Copy { owner }, &[view.as_fd(), root.as_fd()])?;
+        let part = self.by_content(worker, staged, root, report.bytes)?;
+        Ok((vec![part], ImageConfig::default()))
+    }
+
+    fn image(
+        &self,
+        worker: &Worker,
+        folder: BorrowedFd<'_>,
+        image: Image,
+    ) -> Result<(Vec<Part<'a>>, ImageConfig)> {
+        let Image { layers, config } = image;
+        let count = layers.len();
+        let mut parts: Vec<Part<'a>> = Vec::with_capacity(count);
+        for (number, layer) in layers.into_iter().enumerate() {
+            let id = LayerId::of_content(&layer.diff_id)?;
+            // The upper of two that are the same has all that the lower one has.
+            parts.retain(|part| *part.id() != id);
+            if let Some(part) = self.there(worker, &id)? {
+                parts.push(part);
+                continue;
+            }
+            let blob = image::open_file(folder, &layer.place)?;
+            let (staged, root) = self.stage(worker)?;
+            let job = Job::Unpack { whiteouts: true, ids: UnpackIds::AsIs };
+            let step = format!("unpacking layer {} of {count}", number + 1);
+            let report = self.work(worker, &step, job, &[blob.as_fd(), root.as_fd()])?;
+            for (what, is, should) in [
+                ("file", &report.stream_digest, layer.digest.as_ref()),
+                ("content", &report.digest, Some(&layer.diff_id)),
+            ] {
+                if should.is_some() && is.as_ref() != should {
+                    let number = number + 1;
+                    return Err(image::bad(&format!(
+                        "the {what} of layer {number} is not what its digest says"
+                    )));
+                }
+            }
+            parts.push(Part::New { id, staged, root, bytes: report.bytes });
+        }
+        Ok((parts, config))
+    }
+
+    /// A layer that the store has, and that these sandboxes can use.
+    fn there(&self, worker: &Worker, id: &LayerId) -> Result<Option<Part<'a>>> {
+        let layer = Layer::open(self.home, id)?;
+        Ok(layer.filter(|layer| layer.document.ids == *worker.ids()).map(Part::There))
+    }
+
+    /// Merges the lowest ones where there are more than a template may have.
+    fn fewer(&self, worker: &Worker, mut parts: Vec<Part<'a>>) -> Result<Vec<Part<'a>>> {
+        if parts.len() <= MAX_LAYERS {
+            return Ok(parts);
+        }
+        let rest = parts.split_off(parts.len() - (MAX_LAYERS - 1));
+        let mut hash = Sha256::new();
+        hash.update(b"merged");
+        for part in &parts {
+            hash.update(part.id().as_str());
+        }
+        let id = LayerId::of_content(&hex(hash))?;
+        let merged = if let Some(part) = self.there(worker, &id)? {
+            part
+        } else {
+            // A worker takes so many at once.
+            let mut low: Option<(Staged<'a>, OwnedFd, u64)> = None;
+            for some in parts.chunks(MAX_LAYERS) {
+                let mut views = Vec::new();
+                if let Some((_, root, _)) = &low {
+                    views.push(root.try_clone().map_err(|cause| io_error(OPERATION, "a layer", cause))?);
+                }
+                for part in some {
+                    views.push(view(worker, part)?);
+                }
+                let (staged, root) = self.stage(worker)?;
+                let job = Job::Merge { layers: views.len(), keep_whiteouts: true };
+                let mut descriptors: Vec<_> = views.iter().map(|fd| fd.as_fd()).collect();
+                descriptors.push(root.as_fd());
+                let report = self.work(worker, "merging layers", job, &descriptors)?;
+                low = Some((staged, root, report.bytes));
+            }
+            let (staged, root, bytes) =
+                low.ok_or_else(|| fail(ErrorKind::Unexpected, OPERATION, "there are no layers"))?;
+            Part::New { id, staged, root, bytes }
+        };
+        Ok(std::iter::once(merged).chain(rest).collect())
+    }
+
+    /// Adds what a sandbox needs and the image lacks.
+    fn complete(
+        &self,
+        worker: &Worker,
+        mut parts: Vec<Part<'a>>,
+        config: &ImageConfig,
+    ) -> Result<(Vec<Part<'a>>, TemplateDefaults)> {
+        let views = parts.iter().map(|part| view(worker, part)).collect::<Result<Vec<_>>>()?;
+        let (staged, root) = self.stage(worker)?;
+        let job = Job::Complete {
+            layers: views.len(),
+            user: config.user().map(str::to_owned),
+            workdir: config.workdir().map(str::to_owned),
+        };
+        let mut descriptors: Vec<_> = views.iter().map(|fd| fd.as_fd()).collect();
+        descriptors.push(root.as_fd());
+        let report = self.work(worker, "looking for users", job, &descriptors)?;
+        if report.entries > 0 {
+            parts.push(self.by_content(worker, staged, root, report.bytes)?);
+        }
+        let defaults = TemplateDefaults {
+            env: config.env(),
+            workdir: config.workdir().map(str::to_owned),
+            user: report.user.map(UserName::new).transpose()?,
+            start: if self.options.start { config.command() } else { Vec::new() },
+            ready: Vec::new(),
+        };
+        if self.options.start && defaults.start.is_empty() {
+            let why = "it has no command, and its command was to be the main command";
+            return Err(image::bad(why).with_hint("leave the option out"));
+        }
+        Ok((parts, defaults))
+    }
+
+    fn publish(
+        &self,
+        id: &TemplateId,
+        parts: Vec<Part<'a>>,
+        defaults: TemplateDefaults,
+        source_name: String,
+    ) -> Result<Template> {
+        let size =
+            parts.iter().map(Part::bytes).try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(bytes?)));
+        let ids: Vec<LayerId> = parts.iter().rev().map(|part| part.id().clone()).collect();
+        let lock = StoreLock::take(self.home, Hold::Alone, OPERATION)?;
+        for part in parts {
+            let again = |id: &LayerId, why: &str| {
+                fail(ErrorKind::Conflict, OPERATION, format!("layer `{id}` {why}")).with_hint("try again")
+            };
+            match part {
+                Part::There(layer) => {
+                    let id = &layer.document.id;
+                    if !self.home.has_layer(id)? {
+                        return Err(again(id, "went while it was to be used"));
+                    }
+                }
+                Part::New { id, staged, root, bytes } => {
+                    let ids = staged.ids().clone();
+                    drop(root);
+                    if !staged.finish(&id, Some(bytes))? {
+                        // Somebody else made it meanwhile.
+                        let there = LayerDocument::read(self.home, &id)?;
+                        if there.is_none_or(|there| there.ids != ids) {
+                            return Err(again(
+                                &id,
+                                "is there already, made by another user or with other ids",
+                            )
+                            .with_hint("remove the template that has it, then try again"));
+                        }
+                    }
+                }
+            }
+        }
+        let boot = Boot { template: id.clone(), on_host: false, layers: ids, defaults };
+        let origin = self.options.origin.clone().unwrap_or(source_name);
+        let mut document = TemplateDocument::new(id.clone(), boot, origin);
+        document.label.clone_from(&self.options.label);
+        document.size_bytes = size;
+        document.publish(self.home, &lock)?;
+        // Those of the template in whose place it is. What does not go now, a later command removes.
+        let _ = self.home.remove_unused_layers(&lock, LAYERS_REMOVED);
+        drop(lock);
+        let _ = sweep_layers(self.home, LAYERS_REMOVED);
+        Ok(public(self.home, document))
+    }
+
+    fn by_content(&self, worker: &Worker, staged: Staged<'a>, root: OwnedFd, bytes: u64) -> Result<Part<'a>> {
+        let report = self.work(worker, "reading", Job::Measure { digest: true }, &[root.as_fd()])?;
+        let id = LayerId::of_content(report.digest.as_deref().unwrap_or_default())?;
+        Ok(match self.there(worker, &id)? {
+            Some(part) => part,
+            None => Part::New { id, staged, root, bytes },
+        })
+    }
+
+    fn stage(&self, worker: &Worker) -> Result<(Staged<'a>, OwnedFd)> {
+        let staged = Staged::new(self.home, worker.ids().clone())?;
+        let root = staged.make_part("root")?;
+        worker.own(root.as_fd())?;
+        Ok((staged, root))
+    }
+
+    fn work(&self, worker: &Worker, step: &str, job: Job, descriptors: &[BorrowedFd<'_>]) -> Result<Report> {
+        let tell = |entries, bytes| {
+            if let Some(listener) = &self.options.progress {
+                listener(ImportProgress { step: step.to_owned(), entries, bytes });
+            }
+        };
+        tell(0, 0);
+        worker.run(
+            Task {
+                job,
+                descriptors: descriptors.to_vec(),
+                progress: &mut |far| tell(far.entries, far.bytes),
+                cancel: Some(self.cancel),
+            },
+            OPERATION,
+        )
+    }
+}
+
+/// What is in a layer, for a worker.
+fn view(worker: &Worker, part: &Part<'_>) -> Result<OwnedFd> {
+    match part {
+        Part::There(layer) => worker.view(layer.root.as_fd(), &layer.document.ids),
+        Part::New { root, .. } => root.try_clone().map_err(|cause| io_error(OPERATION, "a layer", cause)),
+    }
+}

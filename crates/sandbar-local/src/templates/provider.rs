@@ -1,0 +1,70 @@
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use sandbar_core::{ErrorKind, Result, Template, TemplateId};
+
+use super::export::{ExportReport, export};
+use super::import::Import;
+use super::source::{ImportOptions, TemplateSource};
+use crate::error::fail;
+use crate::home::Home;
+use crate::provider::LocalProvider;
+use crate::worker::Cancel;
+
+impl LocalProvider {
+    /// Makes a template of what was made elsewhere. One of that id is replaced, at once and whole; sandboxes made from the one before go on as they are.
+    ///
+    /// What is not to be trusted in it meets a process with no rights but over the new files. Set-user-id and set-group-id bits, devices and privileged
+    /// attributes are left out; digests of images are checked. If this future is dropped, it ends and leaves nothing.
+    pub async fn import_template(
+        &self,
+        id: &TemplateId,
+        source: TemplateSource,
+        options: ImportOptions,
+    ) -> Result<Template> {
+        let id = id.clone();
+        self.aside("import template", move |executable, home, cancel| {
+            Import { home, executable, options: &options, cancel }.run(&id, source)
+        })
+        .await
+    }
+
+    /// Writes a template as a tar archive of its root file system, with the owners that its files have inside. One that lies over this machine's own programs is
+    /// refused. Where it fails in the middle, the archive has no end marker.
+    pub async fn export_template(&self, id: &TemplateId, archive: OwnedFd) -> Result<ExportReport> {
+        let id = id.clone();
+        self.aside("export template", move |executable, home, cancel| {
+            export(home, executable, &id, &archive, cancel)
+        })
+        .await
+    }
+
+    /// Work of a worker, which ends when nobody waits for it any more.
+    async fn aside<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Path, &Home, &Cancel) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let cancel = Cancel::new()?;
+        let on_drop = CancelOnDrop(cancel.clone());
+        let inner = Arc::clone(&self.templates.inner);
+        let done = tokio::task::spawn_blocking(move || {
+            let executable = inner.executable()?;
+            work(&executable, &Home::ensure(&inner.home)?, &cancel)
+        })
+        .await;
+        drop(on_drop);
+        done.unwrap_or_else(|cause| {
+            Err(fail(ErrorKind::Unexpected, operation, format!("the work was lost: {cause}")))
+        })
+    }
+}
+
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,261 @@
+//! What a root file system made elsewhere lacks to be a sandbox': the user that commands run as, and the folder where they begin.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, mkdirat, openat, statat};
+use rustix::io::Errno;
+use sandbar_core::ErrorKind;
+
+use super::job::{Failure, Report};
+use super::tree::{Copier, is_opaque, is_whiteout, kind, open_folder, reopen};
+
+/// The user and its group.
+const NAME: &str = "user";
+const ID: u32 = sandbar_engine::USER_ID;
+/// Longest list of users or groups that is read, in bytes: some ten thousand of them.
+const MAX_LIST: u64 = 1 << 20;
+/// Most folders in the path of a working folder.
+const MAX_WORKDIR: usize = 64;
+
+/// Writes what is missing into the folder `into`, as a layer on top of `layers`, the lowest first. Answers the name of the user that was asked for, by name or number.
+pub(super) fn complete(
+    layers: &[OwnedFd],
+    into: &OwnedFd,
+    user: Option<&str>,
+    workdir: Option<&str>,
+) -> Result<Report, Failure> {
+    let layers = layers.iter().rev().map(reopen).collect::<Result<Vec<_>, _>>()?;
+    let into = reopen(into)?;
+    let mut report = Report::default();
+    let etc = look_for(&layers, c"etc")?;
+    let passwd = read(&etc, c"passwd")?;
+    let group = read(&etc, c"group")?;
+    // Without lists of its own it has those that lie below every root file system, with the user in them.
+    let new_passwd = passwd.as_deref().and_then(with_user);
+    let new_group = group.as_deref().and_then(with_group);
+    if new_passwd.is_some() || new_group.is_some() {
+        let made = make(&into, c"etc")?;
+        for (name, text) in [(c"passwd", &new_passwd), (c"group", &new_group)] {
+            if let Some(text) = text {
+                write(&made, name, text.as_bytes())?;
+                report.entries += 1;
+                report.bytes += text.len() as u64;
+            }
+        }
+        dress(&made, &etc, b"etc")?;
+        report.entries += 1;
+    }
+    if let Some(workdir) = workdir {
+        report.entries += folders(&layers, &into, workdir)?;
+    }
+    if report.entries > 0 {
+        dress(&into, &layers, b".")?;
+    }
+    report.user = match user {
+        Some(user) => name_of(user, new_passwd.as_deref().or(passwd.as_deref()))?,
+        None => None,
+    };
+    rustix::fs::syncfs(&into).map_err(|cause| Failure::io("write back", b".", cause))?;
+    Ok(report)
+}
+
+/// The folder `name` of each of `above`, the topmost first, as far as they are seen together.
+fn look_for(above: &[OwnedFd], name: &CStr) -> Result<Vec<OwnedFd>, Failure> {
+    let mut found = Vec::new();
+    for folder in above {
+        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {}
+            Ok(stat) if kind(&stat) == FileType::Directory => {
+                let inner =
+                    open_folder(folder, name).map_err(|cause| Failure::io("open", name.to_bytes(), cause))?;
+                let hides = is_opaque(&inner, name.to_bytes())?;
+                found.push(inner);
+                if hides {
+                    break;
+                }
+            }
+            Ok(_) => break,
+            Err(cause) => return Err(Failure::io("look at", name.to_bytes(), cause)),
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the name is something that is no folder, in the topmost layer that has it.
+fn is_other(above: &[OwnedFd], name: &CStr) -> Result<bool, Failure> {
+    for folder in above {
+        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {}
+            Ok(stat) => return Ok(kind(&stat) != FileType::Directory && !is_whiteout(&stat)),
+            Err(cause) => return Err(Failure::io("look at", name.to_bytes(), cause)),
+        }
+    }
+    Ok(false)
+}
+
+fn read(above: &[OwnedFd], name: &CStr) -> Result<Option<String>, Failure> {
+    let broken = |cause: std::io::Error| Failure::io("read", name.to_bytes(), cause);
+    for folder in above {
+        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => continue,
+            Ok(stat) if kind(&stat) == FileType::RegularFile => {}
+            Ok(_) => return Ok(None),
+            Err(cause) => return Err(broken(cause.into())),
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(folder, name, flags, Mode::empty()).map_err(|cause| broken(cause.into()))?;
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(
+            &mut std::io::Read::take(std::fs::File::from(file), MAX_LIST + 1),
+            &mut bytes,
+        )
+        .map_err(broken)?;
+        if bytes.len() as u64 > MAX_LIST {
+            let why = format!("`etc/{}` is longer than {MAX_LIST} bytes", name.to_string_lossy());
+            return Err(Failure::new(ErrorKind::LimitExceeded, why));
+        }
+        return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    Ok(None)
+}
+
+fn field(line: &str, number: usize) -> &str {
+    line.split(':').nth(number).unwrap_or_default()
+}
+
+/// The list of users with ours in it; `None` if it has it. A user of that name with another number gives way: what belongs to the sandbox' user has one number everywhere.
+fn with_user(list: &str) -> Option<String> {
+    let id = ID.to_string();
+    if list.lines().any(|line| field(line, 0) == NAME && field(line, 2) == id) {
+        return None;
+    }
+    let ours = format!("{NAME}:x:{ID}:{ID}:{NAME}:/home/{NAME}:{}", shell(list));
+    let mut lines: Vec<&str> = list.lines().filter(|line| field(line, 0) != NAME).collect();
+    // Whoever looks for the name of the number finds the first.
+    let place = lines.iter().position(|line| field(line, 2) == id).unwrap_or(lines.len());
+    lines.insert(place, &ours);
+    Some(lines.join("\n") + "\n")
+}
+
+/// As root has it: that one is there.
+fn shell(list: &str) -> &str {
+    let root = list.lines().find(|line| field(line, 0) == "root").map_or("", |line| field(line, 6));
+    if root.starts_with('/') && root.ends_with("sh") { root } else { "/bin/sh" }
+}
+
+fn with_group(list: &str) -> Option<String> {
+    let id = ID.to_string();
+    if list.lines().any(|line| field(line, 0) == NAME || field(line, 2) == id) {
+        return None;
+    }
+    let end = if list.is_empty() || list.ends_with('\n') { "" } else { "\n" };
+    Some(format!("{list}{end}{NAME}:x:{ID}:\n"))
+}
+
+/// The name of a user, who may have been asked for by number, with a group after a colon; `None` for a number that nobody has.
+fn name_of(user: &str, list: Option<&str>) -> Result<Option<String>, Failure> {
+    let user = user.split(':').next().unwrap_or_default();
+    let built_in = [("root", "0"), (NAME, "1000")];
+    let listed = list.into_iter().flat_map(str::lines).map(|line| (field(line, 0), field(line, 2)));
+    let known: Vec<_> = listed.chain(built_in).filter(|(name, _)| !name.is_empty()).collect();
+    let found = known.iter().find(|(name, _)| *name == user);
+    match found.or_else(|| known.iter().find(|(_, number)| *number == user)) {
+        Some((name, _)) => Ok(Some((*name).to_owned())),
+        None if user.bytes().all(|byte| byte.is_ascii_digit()) => Ok(None),
+        None => Err(Failure::new(
+            ErrorKind::InvalidInput,
+            format!("the image's user `{}` is not in its `/etc/passwd`", user.escape_debug()),
+        )),
+    }
+}
+
+/// Makes the folders of a path that are not there, and answers how many it made.
+fn folders(layers: &[OwnedFd], into: &OwnedFd, path: &str) -> Result<u64, Failure> {
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty() && *name != ".").collect();
+    if names.len() > MAX_WORKDIR || names.contains(&"..") {
+        let why = format!("`{}` is no working folder", path.escape_debug());
+        return Err(Failure::new(ErrorKind::InvalidInput, why));
+    }
+    let (mut above, mut made) = (Vec::new(), Vec::new());
+    let mut here: Vec<OwnedFd> = layers.iter().map(reopen).collect::<Result<_, _>>()?;
+    let mut is_missing = false;
+    for name in &names {
+        let name = CString::new(*name).map_err(|_| Failure::io("make", path.as_bytes(), Errno::INVAL))?;
+        if is_other(&here, &name)? {
+            // A link, most likely: it leads to where it leads.
+            return Ok(0);
+        }
+        let found = look_for(&here, &name)?;
+        is_missing |= found.is_empty();
+        above.push((name, std::mem::take(&mut here)));
+        here = found;
+    }
+    if !is_missing {
+        return Ok(0);
+    }
+    let mut at = reopen(into)?;
+    for (name, of) in &above {
+        let below = look_for(of, name)?;
+        let next = make(&at, name)?;
+        made.push((next, below));
+        at = reopen(&made[made.len() - 1].0)?;
+    }
+    // From the inside: making something in a folder changes its time.
+    for (folder, below) in made.iter().rev() {
+        dress(folder, below, path.as_bytes())?;
+    }
+    Ok(made.len() as u64)
+}
+
+/// Makes a folder, or opens the one that was made here before.
+fn make(into: &OwnedFd, name: &CStr) -> Result<OwnedFd, Failure> {
+    let broken = |cause: Errno| Failure::io("make", name.to_bytes(), cause);
+    match mkdirat(into, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(cause) => return Err(broken(cause)),
+    }
+    let folder = open_folder(into, name).map_err(broken)?;
+    fchmod(&folder, Mode::from_raw_mode(0o755)).map_err(broken)?;
+    Ok(folder)
+}
+
+/// A folder hides the one below in rights and owner as well, so it has the same.
+fn dress(folder: &OwnedFd, below: &[OwnedFd], path: &[u8]) -> Result<(), Failure> {
+    match below.first() {
+        Some(below) => Copier::new(None).finish_folder(below, folder, path),
+        None => Ok(()),
+    }
+}
+
+fn write(into: &OwnedFd, name: &CStr, bytes: &[u8]) -> Result<(), Failure> {
+    let broken = |cause: std::io::Error| Failure::io("write", name.to_bytes(), cause);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(into, name, flags, Mode::RUSR | Mode::WUSR).map_err(|cause| broken(cause.into()))?;
+    fchmod(&file, Mode::from_raw_mode(0o644)).map_err(|cause| broken(cause.into()))?;
+    std::io::Write::write_all(&mut std::fs::File::from(file), bytes).map_err(broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_added_where_it_lacks_and_found_by_its_number() {
+        let list = "root:x:0:0:root:/root:/bin/ash\nnode:x:1000:1000::/home/node:/bin/sh\n";
+        let with = with_user(list).unwrap();
+        let lines: Vec<_> = with.lines().collect();
+        assert_eq!(lines[1], "user:x:1000:1000:user:/home/user:/bin/ash");
+        assert_eq!(lines[2], "node:x:1000:1000::/home/node:/bin/sh");
+        assert_eq!(with_user(&with), None);
+        assert!(with_user("user:x:7:7::/:/bin/sh").unwrap().starts_with("user:x:1000:"));
+        assert_eq!(with_group("root:x:0:").unwrap(), "root:x:0:\nuser:x:1000:\n");
+        assert_eq!(with_group("node:x:1000:\n"), None);
+        for (asked, name) in [("0", "root"), ("node", "node"), ("1000:1000", "user"), ("root:root", "root")] {
+            assert_eq!(name_of(asked, Some(&with)).unwrap().as_deref(), Some(name), "{asked}");
+        }
+        assert_eq!(name_of("0", None).unwrap().as_deref(), Some("root"));
+        assert_eq!(name_of("4711", Some(list)).unwrap(), None);
+        assert!(name_of("nobody-here", Some(list)).is_err());
+    }
+}
