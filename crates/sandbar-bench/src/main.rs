@@ -1,6 +1,7 @@
 //! `sandbar-bench [NAME...] [--quick] [--json]`: measures what `docs/benchmarks.md` shows, as whoever runs it. The `sandbar` executable is the one
 //! that `SANDBAR_HELPER` names. `cargo xtask bench` builds both, runs this and renders what it prints.
 
+mod archive;
 mod bed;
 mod create;
 mod crowd;
@@ -31,6 +32,7 @@ const MEASURES: &[(&str, Measure)] = &[
     ("stdout", flow::stdout),
     ("download", flow::download),
     ("cp", tree::copy),
+    ("archive", archive::both_ways),
     ("size", size::executable),
 ];
 

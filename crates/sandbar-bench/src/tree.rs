@@ -10,7 +10,7 @@ use crate::sample::Samples;
 const FILES: usize = 10_000;
 const FILE_BYTES: usize = 1024;
 const PER_FOLDER: usize = 100;
-const ROUNDS: usize = 3;
+pub(crate) const ROUNDS: usize = 3;
 
 /// A tree of small files into a sandbox, and beside it with two `tar`s on the host.
 pub(crate) fn copy(bed: &Bed) -> Result<Vec<Row>, String> {
@@ -40,7 +40,7 @@ pub(crate) fn copy(bed: &Bed) -> Result<Vec<Row>, String> {
     Ok(vec![Row::new("cp", WHAT, "files/s", ours, peer, Bar::AtLeastTimes(0.7))])
 }
 
-fn make_tree(tree: &Path) -> std::io::Result<()> {
+pub(crate) fn make_tree(tree: &Path) -> std::io::Result<()> {
     for number in 0..FILES {
         let folder = tree.join((number / PER_FOLDER).to_string());
         if number % PER_FOLDER == 0 {
@@ -51,7 +51,7 @@ fn make_tree(tree: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn with_tar(from: &Path, to: &Path) -> Result<(), String> {
+pub(crate) fn with_tar(from: &Path, to: &Path) -> Result<(), String> {
     std::fs::create_dir(to).map_err(|why| why.to_string())?;
     let mut packing =
         Command::new("tar").arg("-C").arg(from).args(["-cf", "-", "."]).stdout(Stdio::piped()).spawn();
@@ -63,6 +63,6 @@ fn with_tar(from: &Path, to: &Path) -> Result<(), String> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below the exact range")]
-fn files_a_second(begun: Instant) -> f64 {
+pub(crate) fn files_a_second(begun: Instant) -> f64 {
     FILES as f64 / begun.elapsed().as_secs_f64()
 }

@@ -1,7 +1,7 @@
 //! `/sandbar/archive`: trees in and out as tar streams.
 //!
 //! The work is done by a program of the user's own, this same file in another role: what an archive holds meets no rights but the user's, and a fault ends
-//! that program alone. The agent only carries bytes between it and the connection.
+//! that program alone (decision 0017). The agent only carries bytes between it and the connection.
 
 mod export;
 mod import;

@@ -13,6 +13,7 @@ use sandbar_engine::handover::AGENT_PATH;
 use sandbar_engine::process::{Child, Event, Spawn, Stdin, Stdio, Tree};
 use sandbar_wire::envd::{ArchiveReport, HttpError};
 use tokio::io::unix::AsyncFd;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::ARCHIVE_ROLE;
@@ -28,11 +29,20 @@ const EXEC_LIMIT: Duration = Duration::from_secs(30);
 const PIPE_BYTES: usize = 256 << 10;
 /// Bytes of one read.
 const CHUNK_BYTES: usize = 128 << 10;
+/// Most of them at the same time: each takes some MiB of the sandbox's memory.
+const MAX_PROGRAMS: usize = 16;
 /// Longest outcome that is read, in bytes: it is the user's program, and may be made to say anything.
 const MAX_OUTCOME: usize = 64 << 10;
 
+thread_local! {
+    /// Of the one serving thread.
+    static PLACES: Arc<Semaphore> = Arc::new(Semaphore::new(MAX_PROGRAMS));
+}
+
 /// The program at work.
 pub(super) struct Program {
+    /// Given back when this one is over. One that cleans up has none, as it has to run in any case.
+    _place: Option<OwnedSemaphorePermit>,
     stdin: Option<AsyncFd<OwnedFd>>,
     stdout: AsyncFd<OwnedFd>,
     stderr: AsyncFd<OwnedFd>,
@@ -63,6 +73,18 @@ impl Program {
             Job::Export => ("export", None, Stdin::Null),
             Job::Import(name) => ("import", Some(name), Stdin::Pipe),
             Job::Discard(name) => ("discard", Some(name), Stdin::Null),
+        };
+        let place = match job {
+            Job::Discard(_) => None,
+            Job::Export | Job::Import(_) => {
+                let place = PLACES.with(|places| places.clone().try_acquire_owned());
+                Some(place.map_err(|_| {
+                    let text = format!(
+                        "{MAX_PROGRAMS} archives are on their way already: try again when one is done"
+                    );
+                    HttpError::new(429, text)
+                })?)
+            }
         };
         let (go_read, go) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| HttpError::new(507, format!("open a pipe: {error}")))?;
@@ -112,7 +134,7 @@ impl Program {
             descriptor::watch(end).map_err(internal)
         };
         let stdin = stdin.map(|end| wrap(Some(end))).transpose()?;
-        Ok(Self { stdin, stdout: wrap(stdout)?, stderr: wrap(stderr)?, go: Some(go) })
+        Ok(Self { _place: place, stdin, stdout: wrap(stdout)?, stderr: wrap(stderr)?, go: Some(go) })
     }
 
     /// The next piece of its output; empty at the end.

@@ -194,6 +194,8 @@ impl Shared {
             // Of a user that does not exist the agent says that it is not authenticated; there are no tokens here.
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => ErrorKind::InvalidInput,
             StatusCode::FORBIDDEN => ErrorKind::PermissionDenied,
+            // An agent that was started by an executable of another version.
+            StatusCode::NOT_FOUND if message.starts_with("no such endpoint") => ErrorKind::Unsupported,
             StatusCode::NOT_FOUND => ErrorKind::NotFound,
             StatusCode::CONFLICT => ErrorKind::Conflict,
             StatusCode::TOO_MANY_REQUESTS
