@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use sandbar_core::{
-    ErrorKind, FilesExt, Sandbox, SandboxProvider, VolumeMount, VolumeName, VolumeQuery, Volumes,
+    ErrorKind, FilesExt, ForkOptions, Sandbox, SandboxProvider, VolumeMount, VolumeName, VolumeQuery, Volumes,
 };
 
 use crate::bed::Bed;
@@ -13,7 +13,9 @@ group!("volumes";
     create_says_true_then_false, exists_says_both, content_outlives_the_sandbox, create_again_keeps_the_content,
     commands_write_to_it, is_in_the_record, remove_says_true_then_false, attached_is_not_removed,
     destroy_of_a_sandbox_keeps_it, list_holds_each_once, list_filters_by_prefix, list_filters_by_attachment,
-    sleeping_counts_as_attached, hides_what_the_template_has, failed_lookup_is_an_error,
+    sleeping_counts_as_attached, attachment_ends_with_the_last_holder, hides_what_the_template_has,
+    missing_folders_are_made, sandboxes_share_it, belongs_to_the_user, sleep_loses_no_write,
+    destroy_loses_no_write, size_is_told, fork_does_not_share_it_unasked, failed_lookup_is_an_error,
 );
 
 fn part(provider: &dyn SandboxProvider) -> Checked<&dyn Volumes> {
@@ -149,6 +151,93 @@ async fn sleeping_counts_as_attached(bed: &Bed<'_>) -> Checked {
     let sandbox = with(bed, &name).await?;
     crate::check::part(sandbox.pausing(), &*sandbox, "pausing")?.hibernate().await?;
     ensure!(names(bed, "", Some(true)).await?.contains(&name), "a sleeping sandbox's volume is unattached");
+    Ok(())
+}
+
+async fn attachment_ends_with_the_last_holder(bed: &Bed<'_>) -> Checked {
+    let name = volume(bed).await?;
+    let (one, other) = (with(bed, &name).await?, with(bed, &name).await?);
+    let volumes = part(bed.provider())?;
+    bed.provider().destroy(one.id()).await?;
+    expect_error(volumes.remove(&name).await, &[ErrorKind::Conflict], "removal under the other holder")?;
+    bed.provider().destroy(other.id()).await?;
+    ensure!(names(bed, name.as_str(), Some(false)).await?.contains(&name), "attached to nobody");
+    ensure!(volumes.remove(&name).await?, "it can't be removed once it is free");
+    Ok(())
+}
+
+async fn missing_folders_are_made(bed: &Bed<'_>) -> Checked {
+    let path = at("/mnt/not/there/yet")?;
+    let mount = VolumeMount { volume: volume(bed).await?, path: path.clone() };
+    let sandbox = bed.create(bed.options()?.with_volume(mount)).await?;
+    sandbox.files().write(&at("/mnt/not/there/yet/file")?, "x".into()).await?;
+    ensure_eq!(sandbox.files().list(&path).await?.len(), 1, "entries of it");
+    Ok(())
+}
+
+async fn sandboxes_share_it(bed: &Bed<'_>) -> Checked {
+    let name = volume(bed).await?;
+    let (one, other) = (with(bed, &name).await?, with(bed, &name).await?);
+    let path = at("/mnt/volume/file")?;
+    one.files().write(&path, "one's".into()).await?;
+    ensure_eq!(other.files().read(&path).await?, "one's", "what the one wrote");
+    other.files().write(&path, "other's".into()).await?;
+    ensure_eq!(one.files().read(&path).await?, "other's", "what the other wrote");
+    Ok(())
+}
+
+async fn belongs_to_the_user(bed: &Bed<'_>) -> Checked {
+    let sandbox = with(bed, &volume(bed).await?).await?;
+    let entry = sandbox.files().stat(&at("/mnt/volume")?).await?;
+    ensure_eq!(entry.map(|entry| entry.owner), Some("user".to_owned()), "its owner");
+    Ok(())
+}
+
+async fn sleep_loses_no_write(bed: &Bed<'_>) -> Checked {
+    let name = volume(bed).await?;
+    let sandbox = with(bed, &name).await?;
+    let pausing = crate::check::part(sandbox.pausing(), &*sandbox, "pausing")?;
+    let path = at("/mnt/volume/file")?;
+    sandbox.files().write(&path, "kept".into()).await?;
+    pausing.hibernate().await?;
+    pausing.resume().await?;
+    ensure_eq!(sandbox.files().read(&path).await?, "kept", "content after a sleep");
+    Ok(())
+}
+
+async fn destroy_loses_no_write(bed: &Bed<'_>) -> Checked {
+    let name = volume(bed).await?;
+    let sandbox = with(bed, &name).await?;
+    sh(&*sandbox, "echo last > /mnt/volume/file").await?;
+    bed.provider().destroy(sandbox.id()).await?;
+    let next = with(bed, &name).await?;
+    ensure_eq!(next.files().read(&at("/mnt/volume/file")?).await?, "last\n", "the last write");
+    Ok(())
+}
+
+async fn size_is_told(bed: &Bed<'_>) -> Checked {
+    let name = volume(bed).await?;
+    let sandbox = with(bed, &name).await?;
+    sandbox.files().write(&at("/mnt/volume/file")?, vec![b'x'; 100_000].into()).await?;
+    let query = VolumeQuery { prefix: name.to_string(), attached: None };
+    let listed = part(bed.provider())?.list(query).await?;
+    let Some(info) = listed.first() else { return crate::check::fail("it is not listed") };
+    ensure!(info.size_bytes.is_none_or(|bytes| bytes >= 100_000), "100,000 bytes are {:?}", info.size_bytes);
+    Ok(())
+}
+
+async fn fork_does_not_share_it_unasked(bed: &Bed<'_>) -> Checked {
+    let name = volume(bed).await?;
+    let sandbox = with(bed, &name).await?;
+    let path = at("/mnt/volume/file")?;
+    sandbox.files().write(&path, "parent's".into()).await?;
+    let forking = crate::check::part(sandbox.forking(), &*sandbox, "forking")?;
+    // Refused, or without a way to write to it.
+    if let Ok((copy, _)) = forking.fork(ForkOptions::default()).await {
+        bed.adopt(copy.id());
+        let _ = copy.files().write(&path, "copy's".into()).await;
+    }
+    ensure_eq!(sandbox.files().read(&path).await?, "parent's", "the parent's file");
     Ok(())
 }
 

@@ -169,4 +169,8 @@ mutations! {
     GoneSandboxDeniesAll => "network.gone_sandbox_is_not_found",
     /// A volume that could not be looked up does not exist.
     FailedVolumeLookupIsFalse => "volumes.failed_lookup_is_an_error",
+    /// A volume that is there already is said to be new.
+    VolumesAreAlwaysNew => "volumes.create_says_true_then_false",
+    /// A volume that a sandbox holds is listed as free.
+    HeldVolumesAreFree => "volumes.list_filters_by_attachment",
 }

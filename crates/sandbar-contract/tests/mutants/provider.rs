@@ -203,7 +203,8 @@ impl UsageHistory for Mutant {
 #[async_trait]
 impl Volumes for Mutant {
     async fn create(&self, name: &VolumeName) -> Result<bool> {
-        self.inner_volumes()?.create(name).await
+        let is_new = self.inner_volumes()?.create(name).await?;
+        Ok(is_new || self.is(Mutation::VolumesAreAlwaysNew))
     }
 
     async fn exists(&self, name: &VolumeName) -> Result<bool> {
@@ -214,7 +215,13 @@ impl Volumes for Mutant {
     }
 
     async fn list(&self, query: VolumeQuery) -> Result<Vec<VolumeInfo>> {
-        self.inner_volumes()?.list(query).await
+        if !self.is(Mutation::HeldVolumesAreFree) {
+            return self.inner_volumes()?.list(query).await;
+        }
+        let wanted = query.attached;
+        let all = self.inner_volumes()?.list(VolumeQuery { attached: None, ..query }).await?;
+        let free = all.into_iter().map(|info| VolumeInfo { attached: false, ..info });
+        Ok(free.filter(|_| wanted != Some(true)).collect())
     }
 
     async fn remove(&self, name: &VolumeName) -> Result<bool> {
