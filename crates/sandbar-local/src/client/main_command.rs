@@ -1,18 +1,17 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::{StreamExt, stream};
 use sandbar_core::{
     Error, ErrorKind, Follow, LogEvent, LogOptions, MainLogs, MainProcess, MainState, MainStatus, Result,
     State,
 };
 
+use super::following::{Following, STEP, read_aside, stream_of};
 use super::link::Link;
 use super::processes::Shared;
 use crate::ask::{ANSWER, misplaced};
 use crate::config::BACKEND;
-use crate::error::{fail, gone, io_error};
+use crate::error::{gone, io_error};
 use crate::home::{Folder, MainLogReader};
 use crate::observe::Observed;
 use crate::shim::protocol::{Op, Reply};
@@ -20,8 +19,6 @@ use crate::template::Base;
 
 const LOOK: &str = "look at the main command";
 const READ: &str = "read logs";
-/// Between two looks at a log that is followed: a person does not notice it, and a look is a few system calls.
-const STEP: Duration = Duration::from_millis(100);
 
 #[async_trait]
 impl MainProcess for Shared {
@@ -50,21 +47,15 @@ impl MainProcess for Shared {
             link.ask_shim(|| Op::Main, ANSWER, READ).await?;
         }
         let folder = seen.folder;
-        let (first, reader, folder) = in_background(MainLogReader::default(), folder).await?;
-        let first = stream::iter(options.select(first).into_iter().map(Ok));
-        if options.follow == Follow::No {
-            return Ok(first.boxed());
-        }
-        let following = Following { link: Arc::clone(link), folder, reader, options };
-        let rest = stream::unfold(Some(following), |following| async move {
-            let mut following = following?;
-            match following.next().await {
-                Ok((events, true)) => Some((events.into_iter().map(Ok).collect::<Vec<_>>(), Some(following))),
-                Ok((events, false)) => Some((events.into_iter().map(Ok).collect(), None)),
-                Err(error) => Some((vec![Err(error)], None)),
-            }
+        let (first, reader, folder) = read_aside(MainLogReader::default(), folder, READ).await?;
+        let first = options.select(first);
+        let following = (options.follow == Follow::Yes).then(|| FollowingLog {
+            link: Arc::clone(link),
+            folder,
+            reader,
+            options,
         });
-        Ok(first.chain(rest.flat_map(stream::iter)).boxed())
+        Ok(stream_of(first, following))
     }
 }
 
@@ -80,15 +71,17 @@ fn status_of(seen: &Observed) -> Option<MainStatus> {
 }
 
 /// A reader of a log that grows.
-struct Following {
+struct FollowingLog {
     link: Arc<Link>,
     folder: Folder,
     reader: MainLogReader,
     options: LogOptions,
 }
 
-impl Following {
-    /// What was said since the last call, and whether more may come.
+#[async_trait]
+impl Following for FollowingLog {
+    type Item = LogEvent;
+
     async fn next(&mut self) -> Result<(Vec<LogEvent>, bool)> {
         loop {
             let seen = self.link.inner().look(self.link.id(), READ)?;
@@ -115,18 +108,5 @@ impl Following {
             }
             tokio::time::sleep(STEP).await;
         }
-    }
-}
-
-/// Reads all that is there, away from whoever serves other things: it may be much.
-async fn in_background(
-    mut reader: MainLogReader,
-    folder: Folder,
-) -> Result<(Vec<LogEvent>, MainLogReader, Folder)> {
-    let work =
-        tokio::task::spawn_blocking(move || reader.read(&folder).map(|events| (events, reader, folder)));
-    match work.await {
-        Ok(read) => read.map_err(|cause| io_error(READ, "`main.log`", cause)),
-        Err(cause) => Err(fail(ErrorKind::Unexpected, READ, format!("the reader was lost: {cause}"))),
     }
 }

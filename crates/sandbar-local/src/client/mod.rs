@@ -7,6 +7,7 @@ mod control;
 mod entries;
 mod fault;
 mod files;
+mod following;
 mod forking;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;

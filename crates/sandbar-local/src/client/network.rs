@@ -1,17 +1,16 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::{StreamExt, stream};
 use sandbar_core::{
-    Decision, DecisionOptions, Decisions, Destination, EgressCounters, EgressPolicy, ErrorKind, Explanation,
-    Follow, Network, Protocol, Result, State,
+    Decision, DecisionOptions, Decisions, Destination, EgressCounters, EgressPolicy, Explanation, Follow,
+    Network, Protocol, Result, State,
 };
 
+use super::following::{Following, STEP, read_aside, stream_of};
 use super::link::Link;
 use super::processes::Shared;
 use crate::ask::{ANSWER, misplaced};
-use crate::error::{fail, io_error, unknown};
+use crate::error::{io_error, unknown};
 use crate::home::{DecisionReader, Folder};
 use crate::network;
 use crate::shim::protocol::{Op, Reply};
@@ -21,8 +20,6 @@ const SET: &str = "set egress policy";
 const COUNT: &str = "count egress";
 const READ: &str = "read egress decisions";
 const EXPLAIN: &str = "explain egress";
-/// Between two looks at decisions that are followed: a person does not notice it, and a look is a few system calls.
-const STEP: Duration = Duration::from_millis(100);
 
 #[async_trait]
 impl Network for Shared {
@@ -53,24 +50,15 @@ impl Network for Shared {
             link.egress_counters(READ).await?;
         }
         let folder = seen.folder;
-        let (mut first, reader, folder) = in_background(DecisionReader::default(), folder).await?;
-        first = chosen(first, &options);
-        let first = stream::iter(first.into_iter().map(Ok));
-        if options.follow == Follow::No {
-            return Ok(first.boxed());
-        }
-        let following = Following { link: Arc::clone(link), folder, reader, options };
-        let rest = stream::unfold(Some(following), |following| async move {
-            let mut following = following?;
-            match following.next().await {
-                Ok((decisions, goes_on)) => {
-                    let decisions: Vec<_> = decisions.into_iter().map(Ok).collect();
-                    Some((decisions, goes_on.then_some(following)))
-                }
-                Err(error) => Some((vec![Err(error)], None)),
-            }
+        let (first, reader, folder) = read_aside(DecisionReader::default(), folder, READ).await?;
+        let first = chosen(first, &options);
+        let following = (options.follow == Follow::Yes).then(|| FollowingDecisions {
+            link: Arc::clone(link),
+            folder,
+            reader,
+            options,
         });
-        Ok(first.chain(rest.flat_map(stream::iter)).boxed())
+        Ok(stream_of(first, following))
     }
 
     async fn explain(&self, destination: Destination, port: u16, protocol: Protocol) -> Result<Explanation> {
@@ -106,15 +94,17 @@ fn wants(options: &DecisionOptions, decision: &Decision) -> bool {
 }
 
 /// A reader of decisions that are still made.
-struct Following {
+struct FollowingDecisions {
     link: Arc<Link>,
     folder: Folder,
     reader: DecisionReader,
     options: DecisionOptions,
 }
 
-impl Following {
-    /// What was decided since the last call, and whether more may come.
+#[async_trait]
+impl Following for FollowingDecisions {
+    type Item = Decision;
+
     async fn next(&mut self) -> Result<(Vec<Decision>, bool)> {
         loop {
             let seen = self.link.inner().look(self.link.id(), READ)?;
@@ -128,20 +118,6 @@ impl Following {
             }
             tokio::time::sleep(STEP).await;
         }
-    }
-}
-
-/// Reads all that is there, away from whoever serves other things: it may be much.
-async fn in_background(
-    mut reader: DecisionReader,
-    folder: Folder,
-) -> Result<(Vec<Decision>, DecisionReader, Folder)> {
-    let work = tokio::task::spawn_blocking(move || {
-        reader.read(&folder).map(|decisions| (decisions, reader, folder))
-    });
-    match work.await {
-        Ok(read) => read.map_err(|cause| io_error(READ, "`egress.jsonl`", cause)),
-        Err(cause) => Err(fail(ErrorKind::Unexpected, READ, format!("the reader was lost: {cause}"))),
     }
 }
 

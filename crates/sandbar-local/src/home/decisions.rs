@@ -2,13 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{Mode, OFlags, openat, renameat};
 use sandbar_core::Decision;
 
 use super::Folder;
-use crate::error::found;
+use super::lines::{LineLog, LineReader};
 
 /// The file that grows.
 const LOG: &str = "egress.jsonl";
@@ -16,8 +15,6 @@ const LOG: &str = "egress.jsonl";
 const OLD_LOG: &str = "egress.jsonl.1";
 /// Size at which a file is put aside, in bytes: some ten thousand decisions. Twice this is the most that a sandbox' decisions take.
 const MAX_FILE: u64 = 4 << 20;
-/// How often the files may be put aside under a reader that opens them.
-const ATTEMPTS: usize = 3;
 
 /// The writing end, which only the holder of the sandbox' lock has.
 #[derive(Debug)]
@@ -66,87 +63,30 @@ impl DecisionLog {
 }
 
 /// Reads the log from its beginning, and what is added to it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DecisionReader {
-    file: Option<File>,
-    /// Bytes of a line that is not whole yet.
-    rest: Vec<u8>,
+    lines: LineReader,
+}
+
+impl Default for DecisionReader {
+    fn default() -> Self {
+        let log = LineLog { name: LOG, old: OLD_LOG, max_file: MAX_FILE };
+        Self { lines: LineReader::new(log) }
+    }
 }
 
 impl DecisionReader {
     /// What is there that was not read yet.
     pub(crate) fn read(&mut self, folder: &Folder) -> io::Result<Vec<Decision>> {
         let mut decisions = Vec::new();
-        if self.file.is_none() {
-            self.begin(folder, &mut decisions)?;
-        }
-        while let Some(mut file) = self.file.take() {
-            self.take_from(&mut file, &mut decisions)?;
-            let inode = file.metadata()?.ino();
-            match open_found(folder, LOG)? {
-                Some(now) if now.metadata()?.ino() != inode => {
-                    // It was put aside: what came between the reading and that is read now.
-                    self.take_from(&mut file, &mut decisions)?;
-                    self.rest.clear();
-                    self.file = Some(now);
-                }
-                _ => {
-                    self.file = Some(file);
-                    break;
-                }
-            }
-        }
+        self.lines.read(folder, |line| decisions.extend(serde_json::from_slice::<Decision>(line).ok()))?;
         Ok(decisions)
     }
-
-    /// Reads the older file and opens the present one.
-    fn begin(&mut self, folder: &Folder, decisions: &mut Vec<Decision>) -> io::Result<()> {
-        for attempt in 1.. {
-            let old = open_found(folder, OLD_LOG)?;
-            let Some(now) = open_found(folder, LOG)? else { return Ok(()) };
-            let before = old.as_ref().map(inode).transpose()?;
-            let mut older = Vec::new();
-            if let Some(mut old) = old {
-                (&mut old).take(MAX_FILE * 2).read_to_end(&mut older)?;
-            }
-            let after = open_found(folder, OLD_LOG)?.as_ref().map(inode).transpose()?;
-            if before == after || attempt >= ATTEMPTS {
-                self.take(older, decisions);
-                self.rest.clear();
-                self.file = Some(now);
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    fn take_from(&mut self, file: &mut File, decisions: &mut Vec<Decision>) -> io::Result<()> {
-        let mut bytes = std::mem::take(&mut self.rest);
-        file.take(MAX_FILE * 2).read_to_end(&mut bytes)?;
-        self.take(bytes, decisions);
-        Ok(())
-    }
-
-    fn take(&mut self, mut bytes: Vec<u8>, decisions: &mut Vec<Decision>) {
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        self.rest = bytes.split_off(whole);
-        let lines = bytes.split(|byte| *byte == b'\n');
-        decisions.extend(lines.filter_map(|line| serde_json::from_slice::<Decision>(line).ok()));
-    }
-}
-
-fn inode(file: &File) -> io::Result<u64> {
-    Ok(file.metadata()?.ino())
 }
 
 fn open(folder: &Folder) -> rustix::io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     openat(folder, LOG, flags, Mode::RUSR | Mode::WUSR).map(File::from)
-}
-
-fn open_found(folder: &Folder, name: &str) -> rustix::io::Result<Option<File>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    Ok(found(openat(folder, name, flags, Mode::empty()))?.map(File::from))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +12,7 @@ use sandbar_core::{LogChunk, LogEvent, LogStream};
 use serde::{Deserialize, Serialize};
 
 use super::Folder;
-use crate::error::found;
+use super::lines::{LineLog, LineReader};
 
 /// The file that grows.
 const LOG: &str = "main.log";
@@ -23,8 +22,6 @@ const OLD_LOG: &str = "main.log.1";
 const MAX_FILE: u64 = 8 << 20;
 /// Longest line, in bytes: what fits in a packet of the agent's, encoded.
 const MAX_LINE: u64 = 128 << 10;
-/// How often the files may be put aside under a reader that opens them.
-const ATTEMPTS: usize = 3;
 
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,7 +72,7 @@ impl MainLog {
         file.set_len(size)?;
         let last = match last {
             Some(last) => Some(last),
-            None => match open_found(folder, OLD_LOG)? {
+            None => match LineLog::open_found(folder, OLD_LOG)? {
                 Some(mut old) => last_line(&mut old)?.1,
                 None => None,
             },
@@ -132,87 +129,38 @@ impl MainLog {
 }
 
 /// Reads the log from its beginning, and what is added to it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MainLogReader {
-    file: Option<File>,
-    /// Bytes of a line that is not whole yet.
-    rest: Vec<u8>,
+    lines: LineReader,
     next: u64,
+}
+
+impl Default for MainLogReader {
+    fn default() -> Self {
+        let log = LineLog { name: LOG, old: OLD_LOG, max_file: MAX_FILE };
+        Self { lines: LineReader::new(log), next: 0 }
+    }
 }
 
 impl MainLogReader {
     /// What is there that was not read yet. A gap in the numbers is a loss.
     pub(crate) fn read(&mut self, folder: &Folder) -> io::Result<Vec<LogEvent>> {
+        let Self { lines, next } = self;
         let mut events = Vec::new();
-        if self.file.is_none() {
-            self.begin(folder, &mut events)?;
-        }
-        while let Some(mut file) = self.file.take() {
-            self.take_from(&mut file, &mut events)?;
-            let inode = file.metadata()?.ino();
-            match open_found(folder, LOG)? {
-                Some(now) if now.metadata()?.ino() != inode => {
-                    // It was put aside: what came between the reading and that is read now.
-                    self.take_from(&mut file, &mut events)?;
-                    self.rest.clear();
-                    self.file = Some(now);
-                }
-                _ => {
-                    self.file = Some(file);
-                    break;
-                }
-            }
-        }
-        Ok(events)
-    }
-
-    fn take_from(&mut self, file: &mut File, events: &mut Vec<LogEvent>) -> io::Result<()> {
-        let mut bytes = std::mem::take(&mut self.rest);
-        file.take(MAX_FILE * 2).read_to_end(&mut bytes)?;
-        self.take(bytes, events);
-        Ok(())
-    }
-
-    /// Reads the older file and opens the present one.
-    fn begin(&mut self, folder: &Folder, events: &mut Vec<LogEvent>) -> io::Result<()> {
-        for attempt in 1.. {
-            let mut older = Vec::new();
-            let old = open_found(folder, OLD_LOG)?;
-            let Some(mut now) = open_found(folder, LOG)? else { return Ok(()) };
-            let old_inode = old.as_ref().map(|old| old.metadata().map(|data| data.ino())).transpose()?;
-            if let Some(mut old) = old {
-                (&mut old).take(MAX_FILE * 2).read_to_end(&mut older)?;
-            }
-            let is_same =
-                open_found(folder, OLD_LOG)?.map(|old| old.metadata().map(|data| data.ino())).transpose()?
-                    == old_inode;
-            if is_same || attempt >= ATTEMPTS {
-                self.take(older, events);
-                self.rest.clear();
-                now.seek(SeekFrom::Start(0))?;
-                self.file = Some(now);
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, mut bytes: Vec<u8>, events: &mut Vec<LogEvent>) {
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        self.rest = bytes.split_off(whole);
-        for line in bytes.split(|byte| *byte == b'\n') {
-            let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
-            let Some((event, length)) = line.event() else { continue };
+        lines.read(folder, |line| {
+            let Ok(line) = serde_json::from_slice::<Line>(line) else { return };
+            let Some((event, length)) = line.event() else { return };
             // What was read before a writer took it back and wrote it again.
-            if line.o < self.next {
-                continue;
+            if line.o < *next {
+                return;
             }
-            if line.o > self.next {
-                events.push(LogEvent::Lost(line.o - self.next));
+            if line.o > *next {
+                events.push(LogEvent::Lost(line.o - *next));
             }
-            self.next = line.o.saturating_add(length);
+            *next = line.o.saturating_add(length);
             events.push(event);
-        }
+        })?;
+        Ok(events)
     }
 }
 
@@ -232,11 +180,6 @@ fn last_line(file: &mut File) -> io::Result<(u64, Option<Line>)> {
 fn open(folder: &Folder, flags: OFlags) -> rustix::io::Result<File> {
     let flags = flags | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     openat(folder, LOG, flags, Mode::RUSR | Mode::WUSR).map(File::from)
-}
-
-fn open_found(folder: &Folder, name: &str) -> rustix::io::Result<Option<File>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    Ok(found(openat(folder, name, flags, Mode::empty()))?.map(File::from))
 }
 
 #[cfg(test)]
@@ -311,7 +254,7 @@ mod tests {
         }
         assert_eq!(followed, total, "a follower loses nothing to files that are put aside");
         for name in [LOG, OLD_LOG] {
-            let size = open_found(&folder, name).unwrap().unwrap().metadata().unwrap().len();
+            let size = LineLog::open_found(&folder, name).unwrap().unwrap().metadata().unwrap().len();
             assert!(size <= MAX_FILE + MAX_LINE, "{name}: {size}");
         }
         let late = MainLogReader::default().read(&folder).unwrap();

@@ -4,6 +4,7 @@ mod assigned;
 mod authority;
 mod decisions;
 mod folder;
+mod lines;
 mod lock;
 mod main_log;
 mod names;
