@@ -1,7 +1,6 @@
-use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, renameat, unlinkat};
 use sandbar_core::{ErrorKind, Result, SandboxId, State};
 use sandbar_engine::IdMode;
 
@@ -11,7 +10,7 @@ use crate::home::{Folder, Home};
 use crate::id::random_text;
 use crate::observe::{is_over, is_overdue};
 use crate::provider::LocalProvider;
-use crate::store::{Hold, LAYERS, LayerDocument, LayerId, StoreLock, TemplateDocument, VOLUMES};
+use crate::store::{Hold, LAYERS, LayerId, StoreLock, VOLUMES, lock_unfinished};
 use crate::{janitor, teardown};
 
 const OPERATION: &str = "prune";
@@ -236,7 +235,7 @@ impl Pruning<'_> {
         }
     }
 
-    /// Remembered steps, and layers that nothing but these named. Nobody begins to use a layer meanwhile.
+    /// Remembered steps, and layers that nothing but these names. Nobody begins to use a layer meanwhile.
     fn layers(&mut self) {
         let lock = match self.options.mode {
             PruneMode::DryRun => None,
@@ -245,33 +244,43 @@ impl Pruning<'_> {
                 Err(error) => return self.problem("layers", &error.message()),
             },
         };
-        let seen = needed(self.home).and_then(|needed| Ok((needed, self.home.layers()?)));
-        let (needed, all) = match seen {
+        let seen = self.home.layers_held().and_then(|held| Ok((held, self.home.layers()?)));
+        let (held, all) = match seen {
             Ok(seen) => seen,
             Err(error) => return self.problem("layers", &error.message()),
         };
         match self.home.entries(CACHE) {
-            Ok(names) => {
-                for name in names {
-                    let place = format!("{CACHE}/{name}");
-                    let bytes = self.meter.file(&place);
-                    self.item(PruneKind::CachedStep, name.trim_end_matches(".json"), bytes, |home| {
-                        let gone = found(unlinkat(home, place.as_str(), AtFlags::empty()));
-                        gone.map(|_| true).map_err(|cause| io_error(OPERATION, &place, cause))
-                    });
-                }
-            }
+            Ok(names) => names.iter().for_each(|name| self.cached_step(name)),
             Err(cause) => return self.problem("remembered steps", &cause),
         }
-        for id in all.into_iter().filter(|id| !needed.contains(id)) {
-            let ids = match LayerDocument::read(self.home, &id) {
-                Ok(Some(document)) => document.ids.to_mode(),
-                Ok(None) | Err(_) => teardown::any_mode(),
-            };
-            let bytes = self.meter.tree(&format!("{LAYERS}/{id}"), &ids);
-            self.item(PruneKind::Layer, id.as_str(), bytes, |home| remove(home, LAYERS, id.as_str(), &ids));
-        }
+        let unneeded = all.into_iter().filter(|id| !held.contains(id)).map(|id| {
+            let place = if lock.is_some() { set_aside(self.home, &id) } else { Ok(id.to_string()) };
+            (id, place)
+        });
+        let unneeded: Vec<_> = unneeded.collect();
+        // They have no names any more: nobody has to wait while their files go.
         drop(lock);
+        let any = teardown::any_mode();
+        for (id, place) in unneeded {
+            match place {
+                Ok(place) => {
+                    let bytes = self.meter.tree(&format!("{LAYERS}/{place}"), &any);
+                    self.item(PruneKind::Layer, id.as_str(), bytes, |home| {
+                        remove(home, LAYERS, &place, &any)
+                    });
+                }
+                Err(error) => self.item(PruneKind::Layer, id.as_str(), None, |_| Err(error)),
+            }
+        }
+    }
+
+    fn cached_step(&mut self, name: &str) {
+        let place = format!("{CACHE}/{name}");
+        let bytes = self.meter.file(&place);
+        self.item(PruneKind::CachedStep, name.trim_end_matches(".json"), bytes, |home| {
+            let gone = found(unlinkat(home, place.as_str(), AtFlags::empty()));
+            gone.map(|_| true).map_err(|cause| io_error(OPERATION, &place, cause))
+        });
     }
 
     fn pool(&mut self) {
@@ -296,9 +305,7 @@ impl Pruning<'_> {
 
     /// Takes the folder at `place` from those who make or remove it; `None` where somebody does, or where that can't be seen.
     fn claim(&self, place: &str) -> Option<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let folder = found(openat(self.home, place, flags, Mode::empty())).ok()??;
-        flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(folder)
+        found(lock_unfinished(self.home, place)).ok()??
     }
 }
 
@@ -308,18 +315,10 @@ fn remove(home: &Home, folder: &str, name: &str, ids: &IdMode) -> Result<bool> {
         .map_err(|cause| io_error(OPERATION, &format!("`{folder}/{name}`"), cause))
 }
 
-/// Layers that a template or a sandbox names; results of builds that nobody made a template of don't count.
-fn needed(home: &Home) -> Result<BTreeSet<LayerId>> {
-    let mut needed = BTreeSet::new();
-    for id in home.templates()? {
-        if let Some(document) = TemplateDocument::read(home, &id)? {
-            needed.extend(document.layers);
-        }
-    }
-    home.each_record(OPERATION, |record| {
-        if let Some(boot) = &record.private.boot {
-            needed.extend(boot.layers.iter().cloned());
-        }
-    })?;
-    Ok(needed)
+/// Takes its name from a layer; what it is called now. One that is interrupted here is found by the next command that writes.
+fn set_aside(home: &Home, id: &LayerId) -> Result<String> {
+    let broken = |cause| io_error(OPERATION, &format!("layer `{id}`"), cause);
+    let aside = format!("{UNFINISHED}{}", random_text(12).map_err(broken)?);
+    renameat(home, format!("{LAYERS}/{id}"), home, format!("{LAYERS}/{aside}")).map_err(broken)?;
+    Ok(aside)
 }

@@ -24,4 +24,5 @@ pub(crate) use lock::{Hold, StoreLock};
 pub(crate) use moved::{move_back, move_out, recover};
 pub(crate) use stage::{Staged, sweep as sweep_layers};
 pub(crate) use template::TemplateDocument;
+pub(crate) use unfinished::lock as lock_unfinished;
 pub(crate) use volume::{VOLUMES, Volume, VolumeDocument};

@@ -25,7 +25,7 @@ pub(super) fn make_locked(home: &Home, folder: &str, start: &str) -> rustix::io:
 }
 
 /// The folder at `place` with its lock, which whoever removes it holds to the end; `None` where somebody else has it.
-pub(super) fn lock(home: &Home, place: &str) -> rustix::io::Result<Option<OwnedFd>> {
+pub(crate) fn lock(home: &Home, place: &str) -> rustix::io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let dir = openat(home, place, flags, Mode::empty())?;
     match flock(&dir, FlockOperation::NonBlockingLockExclusive) {

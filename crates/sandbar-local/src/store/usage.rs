@@ -26,7 +26,14 @@ impl Home {
 
     /// Layers that a template, a sandbox or the result of a build names.
     pub(crate) fn layers_in_use(&self) -> Result<BTreeSet<LayerId>> {
-        let mut used: BTreeSet<_> = self.cached_layers()?.into_iter().collect();
+        let mut used = self.layers_held()?;
+        used.extend(self.cached_layers()?);
+        Ok(used)
+    }
+
+    /// Layers that a template or a sandbox names; a build can do its steps again.
+    pub(crate) fn layers_held(&self) -> Result<BTreeSet<LayerId>> {
+        let mut used = BTreeSet::new();
         for id in self.templates()? {
             if let Some(document) = TemplateDocument::read(self, &id)? {
                 used.extend(document.layers);
