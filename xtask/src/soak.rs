@@ -36,6 +36,27 @@ const CHECKS: &[Check] = &[
         size: 1000,
     },
     Check {
+        name: "forks",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "forks_of_forks_have_their_files",
+        size: 200,
+    },
+    Check {
+        name: "fork-writers",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "forks_under_writers_are_of_one_moment",
+        size: 50,
+    },
+    Check {
+        name: "fork-kills",
+        package: "sandbar-local",
+        target: "lifecycle",
+        test: "forks::whoever_is_killed_in_a_fork_leaves_the_parent_as_before_or_forked",
+        size: 100,
+    },
+    Check {
         name: "idle",
         package: "sandbar-local",
         target: "lifecycle",

@@ -87,6 +87,10 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Resume(args) => {
             with_provider(&global, env, async |provider| commands::resume(provider, &args.id, printer).await)
         }
+        Command::Fork(args) => {
+            let settings = settings::ForkSettings::resolve(*args)?;
+            with_provider(&global, env, async |provider| commands::fork(provider, settings, printer).await)
+        }
         Command::Template(args) => template(args.action, printer, &global, env),
         Command::Volume(args) => {
             with_provider(&global, env, async |provider| commands::volume(provider, args, printer).await)

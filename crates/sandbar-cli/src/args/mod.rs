@@ -9,6 +9,7 @@ mod destroy;
 mod doctor;
 mod egress;
 mod exec;
+mod fork;
 mod limits;
 mod logs;
 mod ls;
@@ -41,6 +42,7 @@ pub(crate) use destroy::DestroyArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use egress::{EgressAction, EgressArgs, EgressLogArgs, EgressVerifyArgs, EgressWhyArgs};
 pub(crate) use exec::{EnvArgs, ExecArgs, ProcessArgs};
+pub(crate) use fork::{ForkArgs, VolumesArg};
 pub(crate) use limits::LimitArgs;
 pub(crate) use logs::LogsArgs;
 pub(crate) use ls::{DescribeArgs, LsArgs};
@@ -131,6 +133,7 @@ pub(crate) enum Command {
     Destroy(DestroyArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
+    Fork(Box<ForkArgs>),
     Template(TemplateArgs),
     Volume(VolumeArgs),
     Cp(CpArgs),

@@ -17,9 +17,9 @@ pub(crate) struct PauseArgs {
     pub(crate) id: String,
 }
 
-/// Wake a sandbox that sleeps
+/// Wake a sandbox that sleeps, or start one that is stopped
 ///
-/// One that runs is left as it is.
+/// One that runs is left as it is. One that is stopped has its files, and its processes are new: its main command is started, if it has one.
 ///
 /// With `--json`: `{id, processes_preserved, mechanism, detail}`, as observed.
 #[derive(Args, Debug)]

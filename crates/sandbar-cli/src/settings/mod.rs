@@ -5,6 +5,7 @@ mod creation;
 mod destination;
 mod egress;
 mod env_vars;
+mod fork;
 mod input_file;
 mod observation;
 mod policy;
@@ -30,6 +31,7 @@ use crate::value::{CopyIn, CopyOut, EscapeChar, Existing};
 
 pub(crate) use cp::CpSettings;
 pub(crate) use egress::{EgressSettings, NetworkSettings, Which};
+pub(crate) use fork::ForkSettings;
 pub(crate) use observation::{AuditSettings, observation};
 pub(crate) use port::PortSettings;
 pub(crate) use provider::provider_url;

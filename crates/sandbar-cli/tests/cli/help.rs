@@ -14,6 +14,7 @@ const COMMANDS: &[&str] = &[
     "ls",
     "describe",
     "destroy",
+    "fork",
     "volume",
     "cp",
     "import",

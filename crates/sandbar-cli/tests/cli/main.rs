@@ -9,6 +9,7 @@ mod cp;
 mod doctor;
 mod egress;
 mod ends;
+mod forks;
 mod harness;
 mod help;
 mod json;

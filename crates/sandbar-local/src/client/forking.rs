@@ -17,7 +17,7 @@ use crate::network;
 use crate::observe::Observed;
 use crate::shim::kept;
 use crate::shim::protocol::{CreateOrders, Op, Reply, Snapped};
-use crate::store::{self, Boot, Hold, LayerId, StoreLock};
+use crate::store::{self, Boot, Hold, LayerId, Merged, StoreLock};
 
 const FORK: &str = "fork";
 /// What a stopped sandbox is forked by.
@@ -54,7 +54,8 @@ impl Link {
         }
         // Until the copy's record names the layer.
         let _store = in_background(move || StoreLock::take(&home, Hold::Shared, FORK)).await?;
-        let Snapped { layers, mechanism, copied_bytes } = self.snapshot().await?;
+        let merged = self.compact(&seen).await?;
+        let Snapped { layers, mechanism, copied_bytes } = self.snapshot(merged).await?;
         let seen = self.see(FORK)?;
         let mut orders = child_orders(&seen, volumes)?;
         orders.name = name;
@@ -68,20 +69,23 @@ impl Link {
     }
 
     /// What a copy boots from, of the parent as it is at some moment of this call.
-    async fn snapshot(&self) -> Result<Snapped> {
+    async fn snapshot(&self, merged: Option<Merged>) -> Result<Snapped> {
         let id = self.id().as_str();
         for _ in 0..STATES {
             let seen = self.see(FORK)?;
             match seen.state() {
                 State::Running | State::Sleeping => {
-                    return match self.ask_shim_of_any(|| Op::Snapshot, COPY, FORK).await? {
+                    return match self
+                        .ask_shim_of_any(|| Op::Snapshot { merged: merged.clone() }, COPY, FORK)
+                        .await?
+                    {
                         Reply::Snapshot(snapped) => Ok(snapped),
                         _ => Err(misplaced(FORK)),
                     };
                 }
                 State::Stopped => {
-                    let (home, id) = (self.home()?, self.id().clone());
-                    let done = in_background(move || of_stopped(&home, &id)).await?;
+                    let (home, id, merged) = (self.home()?, self.id().clone(), merged.clone());
+                    let done = in_background(move || of_stopped(&home, &id, merged.as_ref())).await?;
                     if let Some(snapped) = done {
                         return Ok(snapped);
                     }
@@ -93,6 +97,13 @@ impl Link {
         Err(unknown(FORK, id, "its shim comes and goes"))
     }
 
+    /// Has some of the parent's layers become one where they are many. It goes on meanwhile.
+    async fn compact(&self, seen: &Observed) -> Result<Option<Merged>> {
+        let layers = seen.record.private.boot.as_ref().map(|boot| boot.layers.clone()).unwrap_or_default();
+        let (home, executable) = (self.home()?, self.inner().executable()?);
+        in_background(move || store::compact(&home, &executable, &layers, FORK)).await
+    }
+
     fn home(&self) -> Result<Home> {
         Home::open(&self.inner().home)?.ok_or_else(|| gone(FORK, self.id().as_str()))
     }
@@ -102,7 +113,7 @@ impl Link {
 const STATES: usize = 400;
 
 /// Makes a layer of what a stopped sandbox wrote; `None` means that somebody guards it, or that it runs.
-fn of_stopped(home: &Home, id: &sandbar_core::SandboxId) -> Result<Option<Snapped>> {
+fn of_stopped(home: &Home, id: &sandbar_core::SandboxId, merged: Option<&Merged>) -> Result<Option<Snapped>> {
     let blind = |cause: &dyn std::fmt::Display| unknown(FORK, id.as_str(), cause);
     let folder = Folder::open(home, id).map_err(|cause| blind(&cause))?;
     let folder = folder.ok_or_else(|| gone(FORK, id.as_str()))?;
@@ -125,6 +136,9 @@ fn of_stopped(home: &Home, id: &sandbar_core::SandboxId) -> Result<Option<Snappe
     record.private.pending = Some(Pending::Moving { layer: layer.clone(), next: None });
     write(&record)?;
     let mut boot = record.private.boot.clone().unwrap_or_else(Boot::host);
+    if let Some(merged) = merged {
+        merged.apply(&mut boot.layers);
+    }
     boot.layers.insert(0, layer.clone());
     record.private.boot = Some(boot.clone());
     record.private.pending = None;

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::{log, sleep};
 use crate::error::{fail, found, io_error};
 use crate::home::{Folder, Home, Pending};
-use crate::store::{Boot, LayerId, ROOT, STORE_BASE, Staged, StoreIds, USR};
+use crate::store::{Boot, LayerId, Merged, ROOT, STORE_BASE, Staged, StoreIds, USR};
 use crate::worker::{Job, Task, Worker};
 
 const FORK: &str = "fork";
@@ -25,7 +25,7 @@ const REFLINK: &str = "reflink";
 const OWN_FILE: &str = "/proc/self/exe";
 
 /// Makes a layer of a copy of what was written. One that sleeps sleeps on. The caller holds the turn.
-pub(super) async fn snapshot(shared: &Arc<Shared>) -> Result<Snapped> {
+pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Snapped> {
     let sleeps = shared.look(|record| record.private.asleep.is_some());
     let still = if sleeps { None } else { Some(Still::of(shared).await?) };
     let of = Arc::clone(shared);
@@ -41,6 +41,9 @@ pub(super) async fn snapshot(shared: &Arc<Shared>) -> Result<Snapped> {
     }
     let Copied { layer, bytes, shared: cloned } = copied?;
     let mut layers = shared.look(|record| record.private.boot.clone().unwrap_or_else(Boot::host)).layers;
+    if let Some(merged) = merged {
+        merged.apply(&mut layers);
+    }
     layers.insert(0, layer);
     let mechanism = if bytes > 0 && cloned == bytes { REFLINK } else { COPY };
     Ok(Snapped { layers, mechanism: mechanism.to_owned(), copied_bytes: bytes - cloned.min(bytes) })

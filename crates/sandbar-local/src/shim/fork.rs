@@ -17,7 +17,7 @@ use crate::ctl;
 use crate::error::{fail, io_error};
 use crate::home::{AgentMark, Pending};
 use crate::inside::Received;
-use crate::store::{self, Boot, LayerId};
+use crate::store::{self, Boot, LayerId, Merged};
 use crate::template::Base;
 
 const FORK: &str = "fork";
@@ -34,16 +34,16 @@ const LOOK: Duration = Duration::from_micros(200);
 pub(crate) const LAYER: &str = "layer";
 
 /// Makes the layer. The caller holds the store.
-pub(super) async fn snapshot(shared: &Arc<Shared>) -> Result<Snapped> {
+pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Snapped> {
     let _turn = shared.turning.lock().await;
-    if let Some(snapped) = by_layer(shared).await? {
+    if let Some(snapped) = by_layer(shared, merged).await? {
         return Ok(snapped);
     }
-    super::copy::snapshot(shared).await
+    super::copy::snapshot(shared, merged).await
 }
 
 /// By moving the writable layers; `None` means that it can't be done so, and all is as before.
-async fn by_layer(shared: &Arc<Shared>) -> Result<Option<Snapped>> {
+async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Option<Snapped>> {
     let has_more =
         |record: &crate::home::StoredRecord| record.main.is_some() || record.private.asleep.is_some();
     if shared.look(has_more) {
@@ -51,9 +51,12 @@ async fn by_layer(shared: &Arc<Shared>) -> Result<Option<Snapped>> {
     }
     let record = shared.record();
     let orders = kept::orders(&shared.folder, &record);
-    let Some(orders) = orders.map_err(|cause| io_error(FORK, "`orders.json`", cause))? else {
+    let Some(mut orders) = orders.map_err(|cause| io_error(FORK, "`orders.json`", cause))? else {
         return Ok(None);
     };
+    if let Some(merged) = merged {
+        merged.apply(&mut orders.boot.layers);
+    }
     let end = Instant::now() + ENDING;
     while processes::all(shared).len() != 1 {
         if Instant::now() >= end {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::audit::AuditOrders;
 use crate::error::ErrorForm;
 use crate::home::{Owner, SealedPolicy};
-use crate::store::{Boot, LayerId};
+use crate::store::{Boot, LayerId, Merged};
 
 /// The newest version of the protocol. Version 2 has main commands, limits that change, and an audit record; version 3 has egress policies,
 /// version 4 has templates, volumes, starts of stopped sandboxes, and forks.
@@ -337,8 +337,11 @@ pub(crate) enum Op {
     Resume,
     /// Another thing to happen at the deadline.
     SetDeadlineAction { action: DeadlineAction },
-    /// Make a read-only layer of what it has written so far, for a copy of it.
-    Snapshot,
+    /// Make a read-only layer of what it has written so far, for a copy of it; and what may take the place of layers that it has.
+    Snapshot {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        merged: Option<Merged>,
+    },
     /// Hold it still, for whoever reads its files from outside; a line lets it go, and so does the end of the connection.
     Hold,
     /// What the gateway would decide.
@@ -362,7 +365,7 @@ impl Op {
             | Self::Hibernate
             | Self::Resume
             | Self::SetDeadlineAction { .. } => 3,
-            Self::Snapshot | Self::Hold => 4,
+            Self::Snapshot { .. } | Self::Hold => 4,
         }
     }
 }

@@ -121,7 +121,7 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
         }
         Op::SetPolicy { policy } => egress::set_policy(shared, policy).await.map(|()| Reply::PolicySet),
         Op::Egress => egress::read(shared).await.map(Reply::Egress),
-        Op::Snapshot => fork::snapshot(shared).await.map(Reply::Snapshot),
+        Op::Snapshot { merged } => fork::snapshot(shared, merged.as_ref()).await.map(Reply::Snapshot),
         Op::Explain { destination, port, protocol } => {
             egress::explain(shared, &destination, port, protocol).map(Reply::Explained)
         }

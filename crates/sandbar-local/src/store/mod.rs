@@ -7,6 +7,7 @@
 #![allow(dead_code, unused_imports, reason = "templates, forks and volumes are being built on it")]
 
 mod boot;
+mod compact;
 mod ids;
 mod layer;
 mod lock;
@@ -18,6 +19,7 @@ mod usage;
 mod volume;
 
 pub(crate) use boot::{Boot, OpenBoot, TemplateDefaults};
+pub(crate) use compact::{Merged, compact};
 pub(crate) use ids::{LayerId, STORE_BASE, StoreIds};
 pub(crate) use layer::{LAYERS, Layer, LayerDocument, ROOT, USR};
 pub(crate) use lock::{Hold, StoreLock};

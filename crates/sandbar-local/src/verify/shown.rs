@@ -105,14 +105,7 @@ pub(super) const SHOWN: &[Shown] = &[
     blocked(Group::State, "gateway killed: no traffic", "state::a_dead_gateway_is_no_network"),
     blocked(Group::State, "the first 100 ms after boot", "state::nothing_gets_out_in_the_first_moments"),
     blocked(Group::State, "right after resume", "state::nothing_gets_out_right_after_it_wakes"),
-    Shown {
-        group: Group::State,
-        title: "right after fork",
-        class: LegClass::Blocked,
-        number: None,
-        test: None,
-        why: Some("not there: this version can't fork a sandbox, and refuses to"),
-    },
+    blocked(Group::State, "right after fork", "state::nothing_gets_out_right_after_fork"),
     blocked(Group::State, "another sandbox's policy", "state::no_sandbox_reaches_by_the_rule_of_another"),
     blocked(Group::State, "10,000 rules", "state::ten_thousand_rules_load_and_none_other_counts"),
     blocked(

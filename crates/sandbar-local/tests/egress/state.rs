@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use sandbar_core::{Command, CreateOptions, EgressPolicy, GatewayState, MainCommand, SandboxProvider};
+use sandbar_core::{
+    Command, CreateOptions, EgressPolicy, ForkOptions, GatewayState, MainCommand, SandboxProvider,
+};
 use sandbar_rig::Rig;
 
 use crate::bed::{Bed, Inside, allow, eventually, in_rig, size, users};
@@ -164,6 +166,59 @@ fn nothing_gets_out_right_after_it_wakes() {
         assert_eq!(sandbox.sh("cat /tmp/strained").await.stdout_lossy(), "ready\n");
         assert!(rig.arrivals(address.v4).is_empty() && rig.queries(&denied).is_empty());
         sandbox.destroy().await;
+        bed.assert_empty();
+    });
+}
+
+/// Tries for half a second, from the first moment on, what is denied.
+fn strain(denied: &str, address: std::net::Ipv4Addr) -> String {
+    format!(
+        "python3 -c \"import socket, time\nend = time.time() + 0.5; tried = got = 0\nwhile time.time() < end:\n\
+         \x20for to in ['{address}', '{denied}', '169.254.169.254', '10.77.0.2']:\n\
+         \x20 tried += 1\n\
+         \x20 try: socket.create_connection((to, 443), 0.2).close(); got += 1\n\
+         \x20 except OSError: pass\nprint(tried > 20, got)\""
+    )
+}
+
+#[test]
+fn nothing_gets_out_right_after_fork() {
+    in_rig("state::nothing_gets_out_right_after_fork", async || {
+        let rig = Rig::connect();
+        let ((name, _), (other, _), (denied, address)) =
+            (rig.host("allowed"), rig.host("other"), rig.host("denied"));
+        let bed = Bed::new();
+        let parent = bed.sandbox(allow([&*name])).await;
+        let strain = strain(&denied, address.v4);
+        for round in 0..size(4) {
+            // By another agent over the same layers, and by a copy under one that goes on.
+            if round % 2 == 1 {
+                parent.sh("sleep 100 </dev/null >/dev/null 2>&1 &").await;
+            }
+            let forking = parent.0.forking().expect("it can be copied");
+            let same = ForkOptions::default();
+            let (same, outcome) = forking.fork(same).await.expect("a copy");
+            assert_eq!(outcome.mechanism == "layer", round % 2 == 0, "{outcome:?}");
+            let narrower = ForkOptions { egress: Some(allow([&*other])), ..ForkOptions::default() };
+            let (narrower, _) = forking.fork(narrower).await.expect("a copy");
+            let copies = [parent.clone(), Inside(same), Inside(narrower)];
+            let [one, two, three] = copies.each_ref().map(|sandbox| sandbox.sh(&strain));
+            let (one, two, three) = futures::join!(one, two, three);
+            for output in [one, two, three] {
+                assert_eq!(output.stdout_lossy(), "True 0\n", "{output:?}");
+            }
+            let [_, same, narrower] = copies;
+            parent.fetched(&format!("https://{name}/parent")).await;
+            same.fetched(&format!("https://{name}/copy")).await;
+            narrower.fetched(&format!("https://{other}/copy")).await;
+            narrower.refused(&format!("https://{name}/no")).await;
+            same.refused(&format!("https://{other}/no")).await;
+            parent.sh("pkill -x sleep; true").await;
+            same.destroy().await;
+            narrower.destroy().await;
+        }
+        assert!(rig.arrivals(address.v4).is_empty() && rig.queries(&denied).is_empty());
+        parent.destroy().await;
         bed.assert_empty();
     });
 }

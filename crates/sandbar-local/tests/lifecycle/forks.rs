@@ -342,3 +342,33 @@ async fn a_shim_killed_while_it_copies_leaves_its_sandbox_going_on() {
     }
     end(&bed, &[&*parent]).await;
 }
+
+#[tokio::test]
+async fn volumes_are_shared_read_only_or_not_at_all() {
+    let Some(bed) = Bed::new() else { return };
+    let provider = bed.provider();
+    let volume: sandbar_core::VolumeName = "shared".parse().expect("a name");
+    provider.volumes().expect("volumes").create(&volume).await.expect("a volume");
+    let path = sandbar_core::GuestPath::new("/data").expect("a path");
+    let options = CreateOptions::new().with_volume(sandbar_core::VolumeMount { volume, path });
+    let parent = provider.create(options).await.expect("a sandbox");
+    text(&*parent, "echo its > /data/file").await;
+    let forking = parent.require_forking().expect("forking");
+    let error = forking.fork(ForkOptions::default()).await.map(|_| ()).expect_err("refused");
+    assert!(
+        error.kind() == sandbar_core::ErrorKind::Unsupported && error.message().contains("shared"),
+        "{error}"
+    );
+    let shared =
+        || ForkOptions { volumes: sandbar_core::ForkVolumes::ShareReadOnly, ..ForkOptions::default() };
+    let (copy, _) = forking.fork(shared()).await.expect("a copy");
+    assert_eq!(
+        text(&*copy, "cat /data/file; touch /data/mine 2>/dev/null || echo refused").await,
+        "its\nrefused"
+    );
+    text(&*parent, "echo more >> /data/file").await;
+    assert_eq!(text(&*copy, "cat /data/file").await, "its\nmore");
+    let grandchild = copy.require_forking().expect("forking").fork(shared()).await.expect("a copy").0;
+    assert_eq!(text(&*grandchild, "touch /data/mine 2>/dev/null || echo refused").await, "refused");
+    end(&bed, &[&*grandchild, &*copy, &*parent]).await;
+}

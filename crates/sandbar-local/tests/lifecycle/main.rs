@@ -66,7 +66,7 @@ async fn a_held_volume_is_never_removed() {
 /// Forks of forks: each generation's files are right.
 #[tokio::test]
 async fn forks_of_forks_have_their_files() {
-    forks::generations(support::size(12)).await;
+    forks::generations(support::size(15)).await;
 }
 
 /// Forks while files are written in all ways that there are.
