@@ -283,6 +283,8 @@ async fn a_killed_import_is_an_error_and_leaves_nothing() {
     assert!(error.to_string().contains("killed"), "{error}");
     eventually("nothing of it is left", async || hidden(&*sandbox).await == 0).await;
     assert!(sandbox.files().list(&at("/home/user")).await.expect("a list").is_empty());
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after an import that was killed").await;
 }
 
 #[tokio::test]
@@ -332,6 +334,8 @@ async fn an_early_answer_to_a_long_body_is_heard() {
         .await;
     let error = denied.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::PermissionDenied), "{error}");
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after a refused import").await;
 }
 
 #[tokio::test]
@@ -360,4 +364,6 @@ async fn what_can_not_be_read_cuts_an_export_off() {
     // At the top, there is no beginning.
     let denied = sandbox.require_archive().expect("archives").export(&at("/home/user/top/z")).await;
     assert_eq!(denied.err().expect("an error").kind(), ErrorKind::PermissionDenied);
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after an export that was cut off").await;
 }
