@@ -10,6 +10,7 @@ use sandbar_egress::intercept::Authority;
 use tokio::time::timeout;
 
 use super::prepare::{Run, relaunch};
+use super::processes::Tree;
 use super::protocol::{CreateOrders, Snapped};
 use super::shared::Shared;
 use super::{agent, egress, guard, kept, log, processes};
@@ -58,7 +59,7 @@ async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Optio
         merged.apply(&mut orders.boot.layers);
     }
     let end = Instant::now() + ENDING;
-    while processes::all(shared).len() != 1 {
+    while !is_alone(shared) {
         if Instant::now() >= end {
             return Ok(None);
         }
@@ -79,6 +80,11 @@ async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Optio
         }
         Err(error) => Err(quiet.over(error).await),
     }
+}
+
+/// Whether nothing runs but the agent. By its descendants, which all that is inside are: an agent of before may still be on its way out beside it.
+fn is_alone(shared: &Shared) -> bool {
+    Tree::look(shared).is_some_and(|tree| !tree.is_busy())
 }
 
 /// An agent that begins nothing new. Should it not be told that this is over, it goes on after some seconds.
@@ -115,7 +121,7 @@ async fn replace(
     let is_owned = shared.look(|record| record.private.owner.is_some());
     let before = shared.agent();
     let still = Still::of(shared, Arc::clone(&before)).await?;
-    if processes::all(shared).len() != 1 {
+    if !is_alone(shared) {
         return Ok(None);
     }
     // From here on nobody writes.
