@@ -107,7 +107,7 @@ fn run(command: &mut HostCommand) -> Outcome<()> {
     let output = command.output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{:?} failed: {}", command.get_program(), said.trim()).into());
+        return Err(format!("{} failed: {}", command.get_program().display(), said.trim()).into());
     }
     Ok(())
 }

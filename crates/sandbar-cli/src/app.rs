@@ -15,8 +15,8 @@ use crate::host_limits;
 use crate::observing::Observing;
 use crate::output::{Printer, escape, print_bytes};
 use crate::settings::{
-    self, AuditSettings, Caller, CpSettings, EgressSettings, ExecSettings, NetworkSettings, PortSettings,
-    RunSettings, StatsSettings, provider_url,
+    self, AuditSettings, BuildSettings, Caller, CpSettings, EgressSettings, ExecSettings, NetworkSettings,
+    PortSettings, RunSettings, StatsSettings, provider_url,
 };
 use crate::signals::report_file_size_limit;
 use crate::terminal;
@@ -173,6 +173,15 @@ fn template(
             let url = provider_url(global.provider.as_deref(), env)?;
             on_a_loop(async || commands::template_export(&url, args, printer).await)
         }
+        TemplateAction::Build(args) => {
+            let settings = BuildSettings::resolve(*args)?;
+            with_provider(global, env, async |provider| {
+                commands::template_build(provider, settings, printer).await
+            })
+        }
+        TemplateAction::Commit(args) => with_provider(global, env, async |provider| {
+            commands::template_commit(provider, args, printer).await
+        }),
         TemplateAction::Ls(args) => with_provider(global, env, async |provider| {
             commands::template_list(provider, &args, printer).await
         }),

@@ -2,6 +2,7 @@
 
 mod archive;
 mod audit;
+mod build;
 mod cp;
 mod create;
 mod creation;
@@ -36,6 +37,7 @@ pub(crate) use cp::CpArgs;
 
 pub(crate) use archive::{ExportArgs, ImportArgs};
 pub(crate) use audit::AuditArgs;
+pub(crate) use build::{TemplateBuildArgs, TemplateCommitArgs};
 pub(crate) use create::CreateArgs;
 pub(crate) use creation::CreationArgs;
 pub(crate) use destroy::DestroyArgs;

@@ -3,9 +3,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use sandbar::TemplateId;
 
+use crate::args::{TemplateBuildArgs, TemplateCommitArgs};
 use crate::value::contract;
 
-/// Import, list and remove templates: file systems that sandboxes boot from
+/// Import, build, list and remove templates: file systems that sandboxes boot from
 ///
 /// `run` and `create` boot from one with `-t`. `host`, which is there without being made, is this machine's own programs.
 #[derive(Args, Debug)]
@@ -14,6 +15,7 @@ use crate::value::contract;
 Examples:
   sandbar template import debian rootfs.tar.zst
   docker save app:1 | sandbar template import app -
+  sandbar template build app ./context
   sandbar run -t debian -- cat /etc/os-release
   sandbar template ls
   sandbar template rm debian")]
@@ -25,6 +27,8 @@ pub(crate) struct TemplateArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TemplateAction {
     Import(TemplateImportArgs),
+    Build(Box<TemplateBuildArgs>),
+    Commit(TemplateCommitArgs),
     Ls(TemplateLsArgs),
     Show(TemplateShowArgs),
     Rm(TemplateRmArgs),

@@ -3,6 +3,7 @@
 mod archive;
 mod attach;
 mod audit;
+mod build;
 mod capacity;
 mod completions;
 mod cp;
@@ -39,6 +40,7 @@ mod watch;
 pub(crate) use archive::{export, import};
 pub(crate) use attach::attach;
 pub(crate) use audit::audit;
+pub(crate) use build::{template_build, template_commit};
 pub(crate) use capacity::capacity;
 pub(crate) use completions::completions;
 pub(crate) use cp::cp;

@@ -1,5 +1,6 @@
 //! What was meant: arguments and environment turned, in one step and before any effect, into what the commands need.
 
+mod build;
 mod cp;
 mod creation;
 mod destination;
@@ -29,6 +30,7 @@ use crate::env::Environment;
 use crate::failure::{Failure, Result};
 use crate::value::{CopyIn, CopyOut, EscapeChar, Existing};
 
+pub(crate) use build::BuildSettings;
 pub(crate) use cp::CpSettings;
 pub(crate) use egress::{EgressSettings, NetworkSettings, Which};
 pub(crate) use fork::ForkSettings;
