@@ -169,6 +169,11 @@ fn template(
             let url = provider_url(global.provider.as_deref(), env)?;
             on_a_loop(async || commands::template_import(&url, args, printer).await)
         }
+        TemplateAction::Pull(args) => {
+            let url = provider_url(global.provider.as_deref(), env)?;
+            let login = Environment::registry_login();
+            on_a_loop(async || commands::template_pull(&url, args, login, printer).await)
+        }
         TemplateAction::Export(args) => {
             let url = provider_url(global.provider.as_deref(), env)?;
             on_a_loop(async || commands::template_export(&url, args, printer).await)

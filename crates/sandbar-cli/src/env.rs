@@ -16,6 +16,10 @@ pub(crate) const TERM: &str = "TERM";
 
 /// Where what is done is recorded, when `--audit` does not say.
 pub(crate) const SANDBAR_AUDIT: &str = "SANDBAR_AUDIT";
+/// Who logs in at a registry of images.
+pub(crate) const SANDBAR_REGISTRY_USER: &str = "SANDBAR_REGISTRY_USER";
+/// With which password or token.
+pub(crate) const SANDBAR_REGISTRY_PASSWORD: &str = "SANDBAR_REGISTRY_PASSWORD";
 /// Who acts, for the record.
 pub(crate) const SANDBAR_ACTOR: &str = "SANDBAR_ACTOR";
 /// The trace that this belongs to, when `--traceparent` does not say.
@@ -46,6 +50,12 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
+    /// User and password for a registry of images. Read where it is used, so that it lies nowhere else.
+    pub(crate) fn registry_login() -> Option<(String, String)> {
+        let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Some((text(SANDBAR_REGISTRY_USER)?, text(SANDBAR_REGISTRY_PASSWORD)?))
+    }
+
     pub(crate) fn read() -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let text = |name: &str| set(name).map(|value| value.to_string_lossy().into_owned());

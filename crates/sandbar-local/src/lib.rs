@@ -58,7 +58,7 @@ pub use provider::LocalProvider;
 pub use sandbox::LocalSandbox;
 pub use shim::shim_main;
 pub use templates::{
-    ExportReport, FolderOwners, ImportListener, ImportOptions, ImportProgress, TemplateSource,
+    ExportReport, FolderOwners, ImportListener, ImportOptions, ImportProgress, PullOptions, TemplateSource,
 };
 pub use verify::{LeakSuite, scorecard_document};
 pub use worker::worker_main;

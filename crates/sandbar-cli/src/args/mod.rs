@@ -61,6 +61,7 @@ pub(crate) use stats::StatsArgs;
 pub(crate) use system::{PruneArgs, SystemAction, SystemArgs};
 pub(crate) use template::{
     OwnerArg, TemplateAction, TemplateArgs, TemplateExportArgs, TemplateImportArgs, TemplateLsArgs,
+    TemplatePullArgs,
 };
 pub(crate) use usage::UsageArgs;
 pub(crate) use volume::{VolumeAction, VolumeArgs, VolumeLsArgs};

@@ -27,6 +27,7 @@ pub(crate) struct TemplateArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TemplateAction {
     Import(TemplateImportArgs),
+    Pull(TemplatePullArgs),
     Build(Box<TemplateBuildArgs>),
     Commit(TemplateCommitArgs),
     Ls(TemplateLsArgs),
@@ -69,6 +70,29 @@ pub(crate) struct TemplateImportArgs {
     /// Which image, by its tag, where there are several
     #[arg(long, value_name = "TAG")]
     pub(crate) image: Option<String>,
+}
+
+/// Make a template of an image in a registry, and print its id
+///
+/// As `import` does of what was fetched; layers that are there already are not fetched again. `SANDBAR_REGISTRY_USER` and `SANDBAR_REGISTRY_PASSWORD` log in. A registry on
+/// this machine's own loopback address is spoken to without TLS.
+///
+/// With `--json`: `{version, id, reference, created_at, size_bytes, label, in_use}`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  sandbar template pull app registry.example.com/team/app:1")]
+pub(crate) struct TemplatePullArgs {
+    /// Its id: letters, digits, `_`, `.`, `:`, `/` and `-`
+    #[arg(value_name = "ID", value_parser = contract::<TemplateId>)]
+    pub(crate) id: TemplateId,
+    /// The image: `HOST/NAME:TAG` or `HOST/NAME@DIGEST`
+    #[arg(value_name = "IMAGE")]
+    pub(crate) reference: String,
+    /// A word on it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// Make the image's own command the main command of sandboxes that are given none
+    #[arg(long)]
+    pub(crate) start: bool,
 }
 
 /// Whose the files of a folder become.

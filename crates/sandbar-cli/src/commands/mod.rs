@@ -63,7 +63,9 @@ pub(crate) use resources::resources;
 pub(crate) use run::run;
 pub(crate) use stats::stats;
 pub(crate) use system::{prune, system};
-pub(crate) use template::{template_export, template_import, template_list, template_remove, template_show};
+pub(crate) use template::{
+    template_export, template_import, template_list, template_pull, template_remove, template_show,
+};
 pub(crate) use usage::usage;
 pub(crate) use version::version;
 pub(crate) use volume::volume;

@@ -3,12 +3,12 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use jiff::Timestamp;
-use sandbar::local::{FolderOwners, ImportOptions, TemplateSource};
+use sandbar::local::{FolderOwners, ImportOptions, PullOptions, TemplateSource};
 use sandbar::{Error, ErrorKind, ProviderExt as _, SandboxProvider, TemplateId};
 use serde_json::json;
 
 use super::system::open;
-use crate::args::{OwnerArg, TemplateExportArgs, TemplateImportArgs, TemplateLsArgs};
+use crate::args::{OwnerArg, TemplateExportArgs, TemplateImportArgs, TemplateLsArgs, TemplatePullArgs};
 use crate::commands::interrupt::or_interrupt;
 use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
@@ -37,6 +37,31 @@ pub(crate) async fn template_import(
     let mut signals = Signals::catch()?;
     let work = async { Ok::<_, Failure>(provider.import_template(&id, source, options).await?) };
     let template = printer.progress(&format!("importing {id}"), or_interrupt(&mut signals, work)).await?;
+    if printer.json() {
+        print_json(&template_json(&template))?;
+    } else {
+        print_line(template.id.as_str())?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+pub(crate) async fn template_pull(
+    url: &str,
+    args: TemplatePullArgs,
+    login: Option<(String, String)>,
+    printer: Printer,
+) -> Result<ExitStatus> {
+    let TemplatePullArgs { id, reference, label, start } = args;
+    let provider = open(url, "template pull")?;
+    let mut options = ImportOptions::new().with_start(start);
+    options.label = label;
+    let pull = match login {
+        Some((user, password)) => PullOptions::new().with_login(user, password),
+        None => PullOptions::new(),
+    };
+    let mut signals = Signals::catch()?;
+    let work = async { Ok::<_, Failure>(provider.pull_template(&id, &reference, pull, options).await?) };
+    let template = printer.progress(&format!("pulling {id}"), or_interrupt(&mut signals, work)).await?;
     if printer.json() {
         print_json(&template_json(&template))?;
     } else {

@@ -15,6 +15,7 @@ const COMMANDS: &[&str] = &[
     "describe",
     "destroy",
     "fork",
+    "template",
     "volume",
     "cp",
     "import",
@@ -38,6 +39,12 @@ const COMMANDS: &[&str] = &[
 /// Every command of a command: what it is called, and how it is typed.
 const BELOW: &[(&str, &[&str])] = &[
     ("network demo set", &["network", "demo", "set"]),
+    ("template import", &["template", "import"]),
+    ("template pull", &["template", "pull"]),
+    ("template ls", &["template", "ls"]),
+    ("template show", &["template", "show"]),
+    ("template rm", &["template", "rm"]),
+    ("template export", &["template", "export"]),
     ("volume create", &["volume", "create"]),
     ("volume ls", &["volume", "ls"]),
     ("volume show", &["volume", "show"]),

@@ -102,6 +102,8 @@ struct Manifest {
 #[derive(Clone, Debug, Deserialize)]
 struct Descriptor {
     digest: String,
+    #[serde(default)]
+    size: Option<u64>,
     platform: Option<Platform>,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
@@ -121,6 +123,48 @@ struct Saved {
     #[serde(default)]
     repo_tags: Option<Vec<String>>,
     layers: Vec<String>,
+}
+
+/// Something that is named by its content.
+#[derive(Debug)]
+pub(super) struct Blob {
+    pub(super) digest: String,
+    pub(super) size: Option<u64>,
+}
+
+/// What a registry sent first.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// A list: the digest of what is for this machine.
+    Index(String),
+    Image {
+        config: Blob,
+        layers: Vec<Blob>,
+    },
+}
+
+/// Reads a manifest or an index.
+pub(super) fn fetched(text: &[u8]) -> Result<Fetched> {
+    let Manifest { manifests, config, layers } = parse(text, "the manifest")?;
+    let blob = |of: Descriptor| digits(&of.digest).map(|_| Blob { digest: of.digest, size: of.size });
+    match (config, layers) {
+        (Some(config), Some(layers)) if layers.len() <= MAX_LAYERS => Ok(Fetched::Image {
+            config: blob(config)?,
+            layers: layers.into_iter().map(blob).collect::<Result<_>>()?,
+        }),
+        (Some(_), Some(_)) => Err(bad(&format!("it has more than {MAX_LAYERS} layers"))),
+        _ => {
+            let choice = choose(manifests.as_deref().unwrap_or_default(), None)?;
+            digits(&choice.digest)?;
+            Ok(Fetched::Index(choice.digest.clone()))
+        }
+    }
+}
+
+/// The digests of an image's plain layers, as its configuration says.
+pub(super) fn diff_ids(folder: BorrowedFd<'_>, config: &str) -> Result<Vec<String>> {
+    let document: ConfigDocument = parse(&blob(folder, config)?, "the image's configuration")?;
+    document.rootfs.diff_ids.iter().map(|id| digits(id)).collect()
 }
 
 /// This machine as images name it.
@@ -293,7 +337,8 @@ fn blob(folder: BorrowedFd<'_>, digest: &str) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-fn place(digest: &str) -> Result<String> {
+/// Where a layout has it.
+pub(super) fn place(digest: &str) -> Result<String> {
     Ok(format!("blobs/sha256/{}", digits(digest)?))
 }
 

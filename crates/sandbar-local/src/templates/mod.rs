@@ -5,8 +5,10 @@ mod image;
 mod import;
 mod part;
 mod provider;
+mod registry;
 mod source;
 
 pub use export::ExportReport;
 pub(crate) use part::{LocalTemplates, public};
+pub use registry::PullOptions;
 pub use source::{FolderOwners, ImportListener, ImportOptions, ImportProgress, TemplateSource};

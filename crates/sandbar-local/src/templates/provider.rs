@@ -3,13 +3,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sandbar_core::{ErrorKind, Result, Template, TemplateId};
+use sandbar_engine::Host;
 
 use super::export::{ExportReport, export};
 use super::import::Import;
+use super::registry::{self, PullOptions};
 use super::source::{ImportOptions, TemplateSource};
 use crate::error::fail;
 use crate::home::Home;
 use crate::provider::LocalProvider;
+use crate::store::{LayerDocument, LayerId, Staged, StoreIds};
 use crate::worker::Cancel;
 
 impl LocalProvider {
@@ -28,6 +31,32 @@ impl LocalProvider {
             Import { home, executable, options: &options, cancel }.run(&id, source)
         })
         .await
+    }
+
+    /// Makes a template of an image in a registry, such as `registry.example.com/team/app:1`, as [`import_template`](Self::import_template) does of what was fetched. Layers that
+    /// are there already are not fetched again. A registry on this machine's own loopback address is spoken to without TLS.
+    pub async fn pull_template(
+        &self,
+        id: &TemplateId,
+        reference: &str,
+        pull: PullOptions,
+        mut options: ImportOptions,
+    ) -> Result<Template> {
+        let home = Home::ensure(&self.templates.inner.home)?;
+        let ids = StoreIds::of(&Host::observe());
+        // Held by its lock as a layer in the making is, and swept as one after a crash.
+        let staged = Staged::new(&home, ids.clone())?;
+        let folder = staged.make_part("root")?;
+        let has = |digits: &str| {
+            let id = LayerId::of_content(digits);
+            let document = id.ok().and_then(|id| LayerDocument::read(&home, &id).ok().flatten());
+            document.is_some_and(|document| document.ids == ids)
+        };
+        // A client's future is large, and this one lies in many others.
+        Box::pin(registry::fetch(reference, &pull, &folder, &has, options.progress.as_ref())).await?;
+        let place = home.path().join(staged.place()).join("root");
+        options.origin.get_or_insert_with(|| reference.to_owned());
+        self.import_template(id, TemplateSource::Folder(place), options).await
     }
 
     /// Writes a template as a tar archive of its root file system, with the owners that its files have inside. One that lies over this machine's own programs is

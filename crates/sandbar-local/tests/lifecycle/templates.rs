@@ -1,5 +1,7 @@
 //! Templates: where they come from, what sandboxes of them are like, and when they go.
 
+mod registry;
+
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
