@@ -21,6 +21,9 @@ pub(crate) async fn import(
     mut body: Incoming,
 ) -> Result<Response, HttpError> {
     let (access, path) = asked(state, query)?;
+    if path == Path::new("/") {
+        return Err(HttpError::new(400, "nothing can be imported at path '/': name a folder below it"));
+    }
     let staging = staging_name()?;
     let user = access.user;
     let mut program = Program::start(state, &user, Job::Import(&staging), &path).await?;

@@ -4,7 +4,7 @@ use crate::value::GuestPlace;
 
 /// Unpack a tar archive from standard input into a folder of a sandbox
 ///
-/// The archive may be in gzip or zstd. The folder is made where it does not exist; folders that are there are merged, files replaced. Everything belongs to the
+/// The archive may be in gzip or zstd. `/` is refused. The folder is made where it does not exist; folders that are there are merged, files replaced. Everything belongs to the
 /// sandbox's default user, whatever the archive says; privilege bits are dropped.
 ///
 /// All or nothing: it is unpacked aside and put in its place when it is whole. What is cut short, fails or is interrupted leaves nothing. Refused are names
@@ -15,7 +15,7 @@ use crate::value::GuestPlace;
 #[command(after_help = "\
 Examples:
   tar -c -C app . | sandbar import demo:/home/user/app
-  sandbar import demo:/srv < site.tar.zst")]
+  sandbar import demo:/tmp/site < site.tar.zst")]
 pub(crate) struct ImportArgs {
     /// The folder to unpack into
     #[arg(value_name = "ID:/PATH", value_parser = GuestPlace::parser())]

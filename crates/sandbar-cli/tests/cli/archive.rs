@@ -140,5 +140,8 @@ fn hostile_and_wrong_input_is_refused_by_name() {
         assert_eq!((code(&output), output.stdout.len()), (125, 0), "{}", both(&output));
         assert!(both(&output).contains(part), "{}", both(&output));
     }
+    let output = home.run_with(&["import", &format!("{id}:/")], tar_of(&tree, &[]));
+    assert_eq!(code(&output), 125, "{}", both(&output));
+    assert!(both(&output).contains("at `/`"), "{}", both(&output));
     assert_eq!(home.text(&["exec", &id, "--", "ls", "-A", "/home/user"]).matches("new").count(), 0);
 }

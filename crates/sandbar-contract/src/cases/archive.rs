@@ -11,7 +11,7 @@ use crate::check::{Checked, at, ensure, ensure_eq, eventually, expect_error, fai
 
 group!("archive";
     export_and_import_round_trip, export_is_rooted_at_the_last_segment, export_of_the_root_is_refused,
-    export_of_missing_is_not_found, import_of_nothing_is_an_error, import_drops_privilege_bits,
+    export_of_missing_is_not_found, import_of_nothing_is_an_error, import_at_the_root_is_refused, import_drops_privilege_bits,
     import_makes_the_folder, import_merges_folders_and_replaces_files, import_of_gzip, import_into_a_file_is_an_error,
     import_refuses_to_climb, import_refuses_an_absolute_name, import_refuses_what_looks_like_an_option,
     import_refuses_a_link_out, import_refuses_an_absolute_link, import_refuses_a_hard_link_out, import_refuses_what_is_no_file,
@@ -99,6 +99,13 @@ async fn export_of_missing_is_not_found(bed: &Bed<'_>) -> Checked {
     let (sandbox, folder) = place(bed).await?;
     let exported = sandbox.require_archive()?.export(&folder.join("none")?).await;
     expect_error(exported, &[ErrorKind::NotFound], "an export of nothing").map(drop)
+}
+
+async fn import_at_the_root_is_refused(bed: &Bed<'_>) -> Checked {
+    let (sandbox, _) = place(bed).await?;
+    let whole = tar(&[member("one", b'0', 0o644, "", b"x")]);
+    let imported = import(&*sandbox, &at("/")?, whole).await?;
+    expect_error(imported, &[ErrorKind::InvalidInput], "an import at `/`").map(drop)
 }
 
 async fn import_of_nothing_is_an_error(bed: &Bed<'_>) -> Checked {

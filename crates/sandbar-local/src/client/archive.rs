@@ -32,6 +32,10 @@ impl Archive for Shared {
     }
 
     async fn import(&self, path: &GuestPath, tar: ByteStream) -> Result<ImportReport> {
+        if path.as_bytes() == b"/" {
+            return Err(Error::invalid(IMPORT, "nothing can be imported at `/`: name a folder below it")
+                .with_backend(BACKEND));
+        }
         let (body, broken, progress) = streamed(tar);
         let headers = [(CONTENT_TYPE.as_str(), "application/x-tar")];
         let request = request(Method::POST, &place(ARCHIVE, path, None, IMPORT)?, None, &headers, body)?;
