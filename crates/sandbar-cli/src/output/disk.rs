@@ -80,7 +80,9 @@ pub(crate) fn prune_text(report: &PruneReport, mode: PruneMode) -> String {
             format!("{table}{bytes} would be freed; `sandbar prune --force` does it\n")
         }
         PruneMode::Remove => {
-            format!("{table}{} freed, {} things removed\n", short_size(freed), went.count())
+            let count = went.count();
+            let noun = if count == 1 { "thing" } else { "things" };
+            format!("{table}{} freed, {count} {noun} removed\n", short_size(freed))
         }
     }
 }
