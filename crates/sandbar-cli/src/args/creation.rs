@@ -47,7 +47,8 @@ pub(crate) struct CreationArgs {
     /// as its command; else the backend's own, `local`: 1h]
     #[arg(long, value_name = "DURATION")]
     pub(crate) deadline: Option<HumanDuration>,
-    /// What to do when its time is over: `destroy`, or `pause`, from which `resume` brings it back [default: destroy]
+    /// What to do when its time is over: `destroy`, or `pause`, from which `resume` brings it back; `run` takes `pause` only with
+    /// `--keep`, and ends when the sandbox goes to sleep [default: destroy]
     #[arg(long, value_name = "ACTION")]
     pub(crate) on_timeout: Option<OnTimeoutArg>,
     #[command(flatten)]

@@ -3,7 +3,8 @@ use clap::Args;
 /// Put a sandbox to sleep
 ///
 /// All its processes stop where they are and go on from there with `resume`: memory, open files and connections stay. Meanwhile commands in it, and
-/// connections to its ports, are refused. What keeps them is this machine's memory: after a restart of the machine only the files are left.
+/// connections to its ports, are refused; whoever waits for a command that runs already, as `run`, `exec` and `attach` do, waits on until it
+/// goes on, is interrupted, or reaches its `--timeout`. What keeps them is this machine's memory: after a restart of the machine only the files are left.
 ///
 /// With `--json`: `{id, processes_preserved, mechanism, detail}`, as observed.
 #[derive(Args, Debug)]

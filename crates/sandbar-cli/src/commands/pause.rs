@@ -7,7 +7,7 @@ use crate::failure::Result;
 use crate::output::{Printer, print_json};
 
 pub(crate) async fn pause(provider: &dyn SandboxProvider, id: &str, printer: Printer) -> Result<ExitStatus> {
-    let sandbox = require(provider, id, "hibernate").await.map_err(absent)?;
+    let sandbox = require(provider, id, "pause").await.map_err(absent)?;
     let pausing = sandbox.require_pausing()?;
     let outcome = printer.progress("putting it to sleep", pausing.hibernate()).await.map_err(absent)?;
     tell(sandbox.id(), &outcome, printer)

@@ -1,3 +1,4 @@
+use std::future::pending;
 use std::pin::pin;
 
 use sandbar::{Sandbox, SandboxProvider, UserName};
@@ -23,12 +24,22 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus> {
     let mut signals = Signals::catch()?;
     let RunSettings { create, process, copies_in, copies_out, after } = settings;
-    let deadline = create.deadline.map(Deadline::new);
+    let deadline = Deadline::of(&create);
     let sandbox = make(provider, create, printer, &mut signals).await?;
     let sandbox = sandbox.as_ref();
     printer.detail(|| format!("created {}", sandbox.id()));
     let copies = (copies_in.as_slice(), copies_out.as_slice());
-    let done = use_it(sandbox, process, copies, after, deadline, printer, &mut signals).await;
+    let sleeps = async {
+        match deadline {
+            Some(deadline) => deadline.sleeps(provider, sandbox.id()).await,
+            None => pending().await,
+        }
+    };
+    let done = tokio::select! {
+        biased;
+        done = use_it(sandbox, process, copies, after, deadline, printer, &mut signals) => done,
+        failure = sleeps => Err(failure),
+    };
     match (after, done) {
         (After::Keep, Ok(status)) => {
             printer.note(&format!("kept sandbox {}", sandbox.id()));

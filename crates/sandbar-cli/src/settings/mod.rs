@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sandbar::{
-    Command, CreateOptions, EnvVars, Follow, Lifetime, LimitDemand, LogOptions, MainCommand, Query,
-    Resources, RestartPolicy, SpawnOptions,
+    Command, CreateOptions, DeadlineAction, EnvVars, Follow, Lifetime, LimitDemand, LogOptions, MainCommand,
+    Query, Resources, RestartPolicy, SpawnOptions,
 };
 
 use crate::args::{
@@ -91,6 +91,12 @@ impl RunSettings {
         let RunArgs { process, env, creation, copies_in, copies_out, replace, keep, command } = args;
         let after = if keep { After::Keep } else { After::Destroy };
         let lifetime = if keep { Lifetime::Detached } else { Lifetime::Owned };
+        if !keep && creation.on_timeout.as_ref().is_some_and(|action| action.0 != DeadlineAction::Destroy) {
+            let what = "`--on-timeout pause` without `--keep`: a sandbox that goes with its command can't be resumed";
+            return Err(Failure::usage(sandbar::Error::invalid("run", what).with_hint(
+                "add `--keep`, leave `--on-timeout` out, or use `sandbar create` and `sandbar exec`",
+            )));
+        }
         // The command's environment goes with the command and is not stored: it is where secrets are.
         let create = creation::resolve(creation, EnvVars::new(), lifetime)?;
         let process = process::resolve(process, env_vars::resolve(env)?, command, caller)?;

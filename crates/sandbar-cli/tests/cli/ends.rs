@@ -21,6 +21,27 @@ fn a_timeout_is_124_in_time_and_leaves_nothing() {
     home.assert_empty();
 }
 
+/// A command that is asleep does not end, so that only the deadline can end the waiting.
+#[test]
+fn a_deadline_that_pauses_ends_the_run_and_keeps_the_sandbox() {
+    let home = Home::new();
+    let pausing = ["run", "--on-timeout", "pause", "--deadline", "2s"];
+    let output = home.run(&[&pausing[..], &["--", "sleep", "60"]].concat());
+    assert_eq!(code(&output), 2, "{}", both(&output));
+    assert!(both(&output).contains("--keep"), "{}", both(&output));
+    home.assert_empty();
+    let word = word();
+    let output = home.run(&[&pausing[..], &["--keep", "--name", "naps", "--", "sleep", &word]].concat());
+    assert_eq!(code(&output), 125, "{}", both(&output));
+    assert!(both(&output).contains("went to sleep"), "{}", both(&output));
+    assert!(both(&output).contains("sandbar resume"), "{}", both(&output));
+    assert!(lives(&word));
+    home.text(&["resume", "naps"]);
+    assert!(home.text(&["ps", "naps"]).contains(&word));
+    home.text(&["destroy", "naps"]);
+    assert!(!lives(&word));
+}
+
 #[test]
 fn a_timeout_of_exec_ends_the_tree_and_not_the_sandbox() {
     let home = Home::new();
