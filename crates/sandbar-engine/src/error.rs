@@ -91,6 +91,11 @@ impl Error {
         matches!(self.errno(), Some(libc::EACCES | libc::EPERM))
     }
 
+    /// Whether a link leads the target of a mount that was asked for to where nothing may be mounted.
+    pub fn is_refused_by_link(&self) -> bool {
+        self.errno() == Some(libc::ELOOP) && self.operation.contains("mount at ")
+    }
+
     /// Whether the kernel said that the thing is not there.
     pub fn is_not_found(&self) -> bool {
         self.errno() == Some(libc::ENOENT)

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, open, stat};
 use rustix::io::{Errno, write};
 use rustix::net::{RecvFlags, SendFlags, netlink, recv, send};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit, setsid, umask};
@@ -50,6 +50,8 @@ pub(super) struct Child<'a> {
 struct State {
     held: Option<OwnedFd>,
     network: Option<Sockets>,
+    /// Device and inode of the agent's file.
+    agent: Option<(u64, u64)>,
 }
 
 /// Takes the steps. On failure it tells the parent which one and why, and ends.
@@ -133,7 +135,15 @@ fn take(child: &Child<'_>, step: &Step, state: &mut State) -> Result<(), Errno> 
             sys::confine_to(&[root.as_fd(), queues.as_fd()], *abi)
         }
         Step::Filter => sys::install_filter(child.filter),
+        Step::NoteAgent(path) => {
+            state.agent = Some(identity(path)?);
+            Ok(())
+        }
         Step::Execute(path) => {
+            // It becomes the first process and reads the configuration, so it must be ours whatever was mounted since.
+            if state.agent != Some(identity(path)?) {
+                return Err(Errno::STALE);
+            }
             send(child.sync, &[GO], SendFlags::NOSIGNAL)?;
             Err(sys::exec(path, AGENT_NAME))
         }
@@ -150,6 +160,11 @@ fn take(child: &Child<'_>, step: &Step, state: &mut State) -> Result<(), Errno> 
             sys::exit(0)
         }
     }
+}
+
+/// Device and inode of what would be executed. Where some mount is writable the filter allows no newer way to look.
+fn identity(path: &CStr) -> Result<(u64, u64), Errno> {
+    stat(path).map(|data| (data.st_dev, data.st_ino))
 }
 
 fn join(child: &Child<'_>) -> Result<(), Errno> {

@@ -95,9 +95,8 @@ fn bind_required(trees: &[TreeSource], bind: &Bind) -> Result<(), Errno> {
             TreeSource::Detached(mount) => mount,
             TreeSource::Path { path, dev, ino } => {
                 opened = clone_tree(path)?;
-                let data = fstat(&opened)?;
                 // Somebody put another thing in its place since the caller looked.
-                if (data.st_dev, data.st_ino) != (*dev, *ino) {
+                if identity(&opened)? != (*dev, *ino) {
                     return Err(Errno::STALE);
                 }
                 &opened
@@ -132,35 +131,55 @@ fn open_place(target: &CStr) -> Result<OwnedFd, Errno> {
     openat2(CWD, target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
 }
 
-/// Links in the target are the sandbox's own and resolve in it. What is missing of the path is made.
+/// What is missing of the path is made. The places that [`open_in`] refuses are `LOOP`, as are those that a link names and that are not there.
 fn attach_in_root(mount: &OwnedFd, prefixes: &[CString]) -> Result<(), Errno> {
-    let root =
-        openat2(CWD, c"/new", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let root = open_place(c"/new")?;
     let is_folder = FileType::from_raw_mode(fstat(mount)?.st_mode) == FileType::Directory;
     let mut place = None;
     for (n, prefix) in prefixes.iter().enumerate() {
         let is_last = n + 1 == prefixes.len();
-        let found = match open_in(root.as_fd(), prefix, OFlags::PATH) {
-            Err(Errno::NOENT) if is_last && !is_folder => {
-                make_file(root.as_fd(), place.as_ref(), prefix)?;
-                open_in(root.as_fd(), prefix, OFlags::PATH)
-            }
+        let found = match open_in(root.as_fd(), prefix) {
             Err(Errno::NOENT) => {
-                make_folder(root.as_fd(), place.as_ref(), prefix)?;
-                open_in(root.as_fd(), prefix, OFlags::PATH)
+                let made = if is_last && !is_folder { make_file } else { make_folder };
+                match made(root.as_fd(), place.as_ref(), prefix) {
+                    // A link that leads nowhere; or another sandbox that has the same volume was faster.
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(cause) => return Err(cause),
+                }
+                match open_in(root.as_fd(), prefix) {
+                    Err(Errno::NOENT) => Err(Errno::LOOP),
+                    found => found,
+                }
             }
             found => found,
         };
         place = Some(found?);
     }
     let place = place.ok_or(Errno::INVAL)?;
+    // Over the root it would cover everything, the agent too.
+    if identity(&place)? == identity(&root)? {
+        return Err(Errno::LOOP);
+    }
     let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mount, c"", &place, c"", both)
 }
 
-fn open_in(root: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+/// Links of the root file system are the sandbox's own: they are followed in it, and never into another mount, as the agent, `/proc` and `/run` are.
+/// In another mount (one asked for before, or `/usr`) only what the path itself says is found: what is in a volume, another sandbox wrote.
+fn open_in(root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
+    let open = |resolve| {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | resolve;
+        openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+    };
+    match open(ResolveFlags::NO_XDEV) {
+        Err(Errno::XDEV) => open(ResolveFlags::NO_SYMLINKS),
+        found => found,
+    }
+}
+
+/// Device and inode.
+fn identity(of: &OwnedFd) -> Result<(u64, u64), Errno> {
+    fstat(of).map(|data| (data.st_dev, data.st_ino))
 }
 
 fn make_folder(root: BorrowedFd<'_>, parent: Option<&OwnedFd>, path: &CStr) -> Result<(), Errno> {

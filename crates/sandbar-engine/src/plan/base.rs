@@ -150,9 +150,10 @@ pub(super) fn agent<'a>(spec: &Spec<'a>, out: &mut Building<'a>) -> Result<(), E
     out.push(Step::Bind(Bind {
         source: Source::Path(c(Path::new("/a").join(name))?),
         attrs,
-        target: Target::Exact(target),
+        target: Target::Exact(target.clone()),
         presence: Presence::Required,
     }));
+    out.push(Step::NoteAgent(target));
     Ok(())
 }
 

@@ -88,6 +88,9 @@ pub(crate) enum Step {
         abi: u32,
     },
     Filter,
+    /// Notes which file is there, for [`Step::Execute`].
+    NoteAgent(CString),
+    /// The file that was noted, and no other that is at its place by now.
     Execute(CString),
     /// A message to the routing of this network namespace.
     Route(Vec<u8>),
@@ -129,7 +132,8 @@ pub(crate) enum Source {
 pub(crate) enum Target {
     /// No component may be a link.
     Exact(CString),
-    /// Beneath `/new`, links resolved in it, made where it is not there. Each prefix of the path, the last is the whole.
+    /// Beneath `/new`, made where it is not there. Links of the root file system are followed in it, no others are. Each prefix of the path,
+    /// the last is the whole.
     InRoot(Vec<CString>),
 }
 
@@ -173,7 +177,7 @@ impl fmt::Display for Step {
             }
             Self::Bind(bind) => match &bind.target {
                 Target::Exact(path) => write!(f, "mount at {}", shown(path)),
-                Target::InRoot(paths) => write!(f, "mount at {}", paths.last().map_or(String::new(), shown)),
+                Target::InRoot(paths) => write!(f, "mount at /{}", paths.last().map_or(String::new(), shown)),
             },
             Self::Restrict { path, .. } => write!(f, "restrict the mount {}", shown(path)),
             Self::Setting { path, .. } | Self::SettingIfMay { path, .. } => write!(f, "set {}", shown(path)),
@@ -188,6 +192,7 @@ impl fmt::Display for Step {
             Self::NoNewPrivileges => write!(f, "forbid new privileges"),
             Self::Landlock { .. } => write!(f, "confine with Landlock"),
             Self::Filter => write!(f, "install the system call filter"),
+            Self::NoteAgent(path) => write!(f, "note {}", shown(path)),
             Self::Execute(path) => write!(f, "execute {}", shown(path)),
             Self::Route(_) => write!(f, "route to the gateway"),
             Self::PacketFilter(_) => write!(f, "set up the packet filter"),

@@ -4,6 +4,7 @@ mod cost;
 mod forged;
 mod harness;
 mod limits;
+mod links;
 mod modes;
 mod network;
 mod rights;

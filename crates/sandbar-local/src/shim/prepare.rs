@@ -19,7 +19,7 @@ use super::agent;
 use super::pipes::Pipes;
 use super::protocol::{LimitOrders, MountOrder, Shape, VolumeOrder};
 use crate::doctor;
-use crate::error::{engine, fail, io_error};
+use crate::error::{engine, engine_as, fail, io_error};
 use crate::home::{AgentMark, Folder, Home, Lock};
 use crate::id::new_id;
 use crate::mounts;
@@ -320,7 +320,13 @@ impl Place<'_> {
             }
             launched => launched,
         };
-        let agent = launched.map_err(|cause| engine("create", cause))?;
+        let agent = launched.map_err(|cause| {
+            if cause.is_refused_by_link() {
+                engine_as(ErrorKind::InvalidInput, "create", cause)
+            } else {
+                engine("create", cause)
+            }
+        })?;
         Ok(Run { agent, limits: report, fallbacks, log, config: Some(config) })
     }
 

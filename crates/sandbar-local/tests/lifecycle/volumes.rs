@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use sandbar_core::{
-    Command, CreateOptions, ErrorKind, GuestPath, HostMount, MountAccess, ProviderExt, Resources, Sandbox,
-    SandboxExt, SandboxProvider, State, VolumeInfo, VolumeMount, VolumeName, VolumeQuery, Volumes,
+    Command, CreateOptions, EnvVars, ErrorKind, GuestPath, HostMount, MountAccess, ProviderExt, Resources,
+    Sandbox, SandboxExt, SandboxProvider, State, VolumeInfo, VolumeMount, VolumeName, VolumeQuery, Volumes,
 };
 use sandbar_local::LocalProvider;
 
@@ -243,6 +243,68 @@ async fn one_in_the_other_is_mounted_after_it() {
     let sandbox = holder(&provider, "inner").await;
     assert_eq!(text(&*sandbox, "cat /mnt/v/f").await, "inner");
     sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after it").await;
+}
+
+/// What another sandbox wrote in a volume chooses no place for the next one: a mount over the agent would be the first process, with all secrets.
+#[tokio::test]
+async fn a_link_in_a_volume_leads_no_other_volume() {
+    let Some(bed) = Bed::new() else { return };
+    let provider = bed.provider();
+    for volume in ["outer", "inner"] {
+        part(&provider).create(&name(volume)).await.expect("made");
+    }
+    let two = |inner: &str| with(with(CreateOptions::new(), "outer", "/srv/v"), "inner", inner);
+    let writer = provider.create(two("/mnt/i")).await.expect("a sandbox");
+    let plant = "mkdir /srv/v/plain && ln -s /run/sandbar /srv/v/sub && ln -s /proc /srv/v/proc && ln -s / /srv/v/top \
+        && printf '#!/bin/sh\\ncat /proc/self/fd/* > /srv/v/seen\\n' > /mnt/i/agent && chmod 755 /mnt/i/agent";
+    text(&*writer, plant).await;
+    writer.destroy().await.expect("destroyed");
+    for at in ["/srv/v/sub", "/srv/v/proc", "/srv/v/top", "/srv/v/top/run/sandbar"] {
+        let secret = EnvVars::new().with("SECRET", "not for the volume").expect("a variable");
+        let error =
+            provider.create(two(at).with_env(secret)).await.map(|_| ()).expect_err("a link leads the mount");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{at}: {error:?}");
+        assert!(error.message().contains(at) && !error.to_string().contains("not for"), "{at}: {error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("link")), "{at}: {error:?}");
+        bed.assert_empty("after a refusal").await;
+    }
+    let sandbox = provider.create(two("/srv/v/plain")).await.expect("no link is in this path");
+    let seen = "test -x /srv/v/plain/agent && test ! -e /srv/v/seen && ls /srv/v";
+    assert_eq!(text(&*sandbox, seen).await, "plain\nproc\nsub\ntop");
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after it").await;
+}
+
+/// The root file system is the sandbox' own, and so are its links; a restart follows them no further than that.
+#[tokio::test]
+async fn a_link_made_before_a_restart_leads_no_volume() {
+    let Some(bed) = Bed::new() else { return };
+    let provider = bed.provider();
+    part(&provider).create(&name("kept")).await.expect("made");
+    let at = "/home/user/d/c";
+    let sandbox = provider.create(with(CreateOptions::new(), "kept", at)).await.expect("a sandbox");
+    let own = if has_root_inside() { "sudo chown user /home/user/d && " } else { "" };
+    let replace = "mv ~/d ~/moved && mkdir ~/d && ln -s /run/sandbar ~/d/c && echo kept > ~/moved/c/f";
+    text(&*sandbox, &format!("{own}{replace}")).await;
+    let stopped = async || {
+        kill(agent_pid(&bed, sandbox.id()));
+        let state =
+            async || provider.describe(sandbox.id()).await.expect("an answer").map(|found| found.state);
+        eventually("it is stopped", async || state().await == Some(State::Stopped)).await;
+    };
+    stopped().await;
+    let error =
+        sandbox.require_pausing().expect("pausing").resume().await.expect_err("a link leads the mount");
+    assert!(error.message().contains(at), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("link")), "{error:?}");
+    let state = provider.describe(sandbox.id()).await.expect("an answer").expect("a record").state;
+    assert_eq!(state, State::Stopped);
+    assert!(info(&provider, "kept").await.attached);
+    sandbox.destroy().await.expect("destroyed");
+    let witness = holder(&provider, "kept").await;
+    assert_eq!(text(&*witness, "ls /mnt/v && cat /mnt/v/f").await, "f\nkept");
+    witness.destroy().await.expect("destroyed");
     bed.assert_empty("after it").await;
 }
 
