@@ -100,6 +100,18 @@ fn the_last_steps_are_the_walls_in_the_one_order_that_works() {
 }
 
 #[test]
+fn the_agent_is_noted_before_anything_that_was_asked_for_is_mounted() {
+    let (source, target) = (rustix::fs::CWD, Path::new("/data/c"));
+    let mount = Mount { source, target, access: Access::ReadOnly, owners: MountOwners::User };
+    let all =
+        with_plan(IdMode::Single, &host(1000), |spec| spec.mounts = vec![mount], |plan| plan.unwrap().steps);
+    assert_eq!(all.last(), Some(&Step::Execute(c"/run/sandbar/agent".into())));
+    let noted = position(&all, |step| *step == Step::NoteAgent(c"/new/run/sandbar/agent".into()));
+    let asked = |step: &Step| matches!(step, Step::Bind(bind) if matches!(bind.target, Target::InRoot(_)));
+    assert!(noted < position(&all, asked));
+}
+
+#[test]
 fn mapped_modes_become_root_and_keep_the_named_list_only() {
     let all = steps(IdMode::range(1 << 20), 0);
     let keep = crate::capabilities::mask(crate::capabilities::SANDBOX_ROOT);
