@@ -274,6 +274,59 @@ fn whiteouts_become_those_of_an_overlay() {
 }
 
 #[test]
+fn folders_that_are_not_named_are_as_in_the_layers_below() {
+    use std::os::fd::AsFd as _;
+    let (low, high, into) = (tempdir().unwrap(), tempdir().unwrap(), tempdir().unwrap());
+    let folder = |layer: &tempfile::TempDir, name: &str, mode: u32| {
+        fs::create_dir_all(layer.path().join(name)).unwrap();
+        fs::set_permissions(layer.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for name in ["tmp", "both", "file", "opaque/in", "named"] {
+        folder(&low, name, 0o1731);
+    }
+    folder(&high, "both", 0o711);
+    folder(&high, "opaque", 0o700);
+    fs::write(high.path().join("file"), "").unwrap();
+    let mark = rustix::fs::setxattr(
+        high.path().join("opaque"),
+        "user.overlay.opaque",
+        b"y",
+        rustix::fs::XattrFlags::empty(),
+    );
+    let members = [
+        file("tmp/x", b""),
+        file("both/x", b""),
+        file("file/x", b""),
+        file("opaque/in/x", b""),
+        file("named/x", b""),
+        member(b"named/", b'5', 0o750, b"", b""),
+        file("new/er/x", b""),
+    ];
+    let layers = [high.path(), low.path()].map(|path| fs::File::open(path).unwrap());
+    let below = [layers[0].as_fd(), layers[1].as_fd()];
+    let rules = Rules::rootfs().with_owners(sandbar_archive::Owners::Caller);
+    let unpack = sandbar_archive::Unpack::new(rules).with_below(&below);
+    unpack.run(&mut &*tar(&members), fs::File::open(into.path()).unwrap().as_fd()).unwrap();
+    let mode = |name: &str| fs::metadata(into.path().join(name)).unwrap().mode() & 0o7777;
+    for (name, expected) in [
+        ("tmp", 0o1731),
+        ("both", 0o711),
+        ("file", 0o755),
+        ("named", 0o750),
+        ("new", 0o755),
+        ("new/er", 0o755),
+    ] {
+        assert_eq!(mode(name), expected, "{name}");
+    }
+    // Not every file system has attributes.
+    if mark.is_ok() {
+        assert_eq!((mode("opaque"), mode("opaque/in")), (0o700, 0o755));
+    }
+    let time = |layer: &tempfile::TempDir| fs::metadata(layer.path().join("tmp")).unwrap().mtime();
+    assert_eq!(time(&into), time(&low));
+}
+
+#[test]
 fn it_stops_when_told_to_and_tells_how_far_it_is() {
     let folder = tempdir().unwrap();
     let archive = tar(&[file("a", &vec![1; 300_000]), file("b", &vec![1; 300_000])]);

@@ -1,5 +1,6 @@
 //! An archive as files beneath a folder.
 
+mod below;
 mod folders;
 mod name;
 mod place;
@@ -23,6 +24,7 @@ const CHUNK: usize = 64 * 1024;
 pub struct Unpack<'a> {
     rules: Rules,
     hooks: Hooks<'a>,
+    below: &'a [BorrowedFd<'a>],
 }
 
 /// What was unpacked.
@@ -41,7 +43,14 @@ pub struct UnpackReport {
 impl<'a> Unpack<'a> {
     /// With these rules.
     pub fn new(rules: Rules) -> Self {
-        Self { rules, hooks: Hooks::default() }
+        Self { rules, hooks: Hooks::default(), below: &[] }
+    }
+
+    /// With the layers that a root file system lies on, the topmost first: a folder that the archive does not name, but something in it, is as it is there. Where none has it,
+    /// it is root's with mode 0755.
+    pub fn with_below(mut self, layers: &'a [BorrowedFd<'a>]) -> Self {
+        self.below = layers;
+        self
     }
 
     /// Is told how far it is, after each member and each block of content.
@@ -96,7 +105,7 @@ impl<'a> Unpack<'a> {
             }
             self.hooks.tell(Progress { entries: report.entries, bytes: report.bytes });
         }
-        place.finish()?;
+        place.finish(self.below)?;
         report.dropped_xattrs = place.dropped_xattrs;
         Ok(report)
     }

@@ -1,14 +1,16 @@
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags, chownat,
-    fchmod, fchown, fsetxattr, ftruncate, futimens, linkat, mkdirat, mknodat, openat, openat2, readlinkat,
-    statat, symlinkat, unlinkat, utimensat,
+    fchmod, fchown, fsetxattr, fstat, ftruncate, futimens, linkat, mkdirat, mknodat, openat, openat2,
+    readlinkat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
 use crate::read::{Kind, Member};
-use crate::rules::{MAX_ID, Names, Owners, Privileges, Special, Whiteouts, Xattrs};
+use crate::rules::{MAX_FOLDER_NAMES, MAX_ID, Names, Owners, Privileges, Special, Whiteouts, Xattrs};
+use crate::unpack::below;
 use crate::unpack::folders::{Folders, Late};
 use crate::unpack::name::{check_target, inside, split};
 use crate::{ArchiveError, Rules};
@@ -21,6 +23,8 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 const RESERVED: &[u8] = b".wh..wh.";
 /// Rights of folders that the archive does not name.
 const IMPLIED: Mode = Mode::from_raw_mode(0o755);
+/// Says to an overlay that a folder hides what is below it.
+pub(crate) const OPAQUE_ATTRIBUTE: &std::ffi::CStr = c"user.overlay.opaque";
 
 /// Puts members beneath a folder.
 #[derive(Debug)]
@@ -30,6 +34,9 @@ pub(crate) struct Place<'a> {
     folders: Folders,
     /// The last folder that something was put in: most often the next member goes there as well.
     last: Option<(Vec<u8>, OwnedFd)>,
+    /// Of a root file system, the folders that no member named so far, and whether what is below them is gone.
+    implied: BTreeMap<Vec<u8>, bool>,
+    implied_bytes: usize,
     pub(crate) dropped_xattrs: u64,
 }
 
@@ -75,7 +82,9 @@ impl File {
 
 impl<'a> Place<'a> {
     pub(crate) fn new(into: BorrowedFd<'a>, rules: &'a Rules) -> Self {
-        Self { into, rules, folders: Folders::default(), last: None, dropped_xattrs: 0 }
+        let implied = BTreeMap::new();
+        let folders = Folders::default();
+        Self { into, rules, folders, last: None, implied, implied_bytes: 0, dropped_xattrs: 0 }
     }
 
     /// Everything is checked before anything of the member is made.
@@ -126,8 +135,13 @@ impl<'a> Place<'a> {
     }
 
     /// What folders get at the end.
-    pub(crate) fn finish(&mut self) -> Result<(), ArchiveError> {
+    pub(crate) fn finish(&mut self, below: &[BorrowedFd<'_>]) -> Result<(), ArchiveError> {
         self.last = None;
+        // Only now it is known which of them were named, and what marks hide.
+        for (path, is_new) in std::mem::take(&mut self.implied) {
+            let there = if is_new { None } else { below::look(below, self.into, &path)? };
+            self.dress_implied(&path, there).map_err(|error| error.of(&path))?;
+        }
         self.folders.each(|path, late| {
             let set = || {
                 let fd = self.open(path, OFlags::RDONLY)?;
@@ -153,6 +167,38 @@ impl<'a> Place<'a> {
             self.dress_folder(&fd, b"", member)?;
         }
         Ok(Put::Done)
+    }
+
+    /// An implied folder hides the one below in rights, owner and time, so it has the same.
+    fn dress_implied(&mut self, path: &[u8], below: Option<rustix::fs::Stat>) -> Result<(), ArchiveError> {
+        let fail = |error| ArchiveError::io("set its owner", error);
+        let fd = self.open(path, OFlags::RDONLY).map_err(fail)?;
+        let status = match below {
+            Some(below) if self.rules.owners == Owners::FromArchive => {
+                let (uid, gid) = (Uid::from_raw(below.st_uid), Gid::from_raw(below.st_gid));
+                fchown(&fd, Some(uid), Some(gid)).map_err(fail)?;
+                below
+            }
+            Some(below) => below,
+            None => fstat(&fd).map_err(fail)?,
+        };
+        let mode = below.map_or(IMPLIED, |below| Mode::from_raw_mode(below.st_mode)).bits() & 0o1777;
+        let mtime = (status.st_mtime, u32::try_from(status.st_mtime_nsec).unwrap_or(0));
+        self.folders.push(path, Late { mode: u16::try_from(mode).unwrap_or(0), mtime })
+    }
+
+    /// A folder is made that no member named.
+    fn imply(&mut self, path: &[u8], is_new: bool) -> Result<(), ArchiveError> {
+        if self.rules.names != Names::Rootfs {
+            return Ok(());
+        }
+        self.implied_bytes += path.len() + size_of::<(Vec<u8>, bool)>();
+        if self.implied_bytes > MAX_FOLDER_NAMES {
+            let text = format!("the names of its folders take more than {MAX_FOLDER_NAMES} bytes");
+            return Err(ArchiveError::limit(text));
+        }
+        self.implied.insert(path.to_vec(), is_new);
+        Ok(())
     }
 
     fn file(&mut self, path: &[u8]) -> Result<OwnedFd, ArchiveError> {
@@ -216,7 +262,9 @@ impl<'a> Place<'a> {
         let (holder, name) = self.holder(path)?;
         match mkdirat(holder, name, Mode::RWXU) {
             Ok(()) => {}
-            Err(Errno::EXIST) => existing_folder(holder, name, whiteouts)?,
+            Err(Errno::EXIST) => {
+                existing_folder(holder, name, whiteouts)?;
+            }
             Err(error) => return Err(ArchiveError::io("make the folder", error)),
         }
         let fd = openat(holder, name, FOLDER, Mode::empty())
@@ -226,6 +274,7 @@ impl<'a> Place<'a> {
     }
 
     fn dress_folder(&mut self, fd: &OwnedFd, path: &[u8], member: &Member) -> Result<(), ArchiveError> {
+        self.implied.remove(path);
         self.xattrs(fd.as_fd(), member)?;
         if let Some((uid, gid)) = self.owner(member) {
             fchown(fd, Some(uid), Some(gid)).map_err(|error| ArchiveError::io("set its owner", error))?;
@@ -254,6 +303,7 @@ impl<'a> Place<'a> {
             return Ok(Put::Skipped);
         }
         let gone = &name[WHITEOUT.len()..];
+        let whole = [folder, if folder.is_empty() { b"" } else { b"/" }, gone].concat();
         if matches!(gone, b"" | b"." | b"..") {
             return Err(ArchiveError::refused("it marks something as gone that can't be"));
         }
@@ -261,8 +311,12 @@ impl<'a> Place<'a> {
         match mknodat(holder, gone, FileType::CharacterDevice, Mode::empty(), 0) {
             Ok(()) => Ok(Put::Done),
             Err(Errno::EXIST) => {
+                let opened = openat(holder, gone, FOLDER, Mode::empty());
+                if let Some(is_new) = self.implied.get_mut(&whole) {
+                    *is_new = true;
+                }
                 // This layer has it anew: of a folder, only what is below is gone.
-                match openat(holder, gone, FOLDER, Mode::empty()) {
+                match opened {
                     Ok(fd) => make_opaque(&fd)?,
                     Err(Errno::NOTDIR | Errno::LOOP) => {}
                     Err(error) => return Err(ArchiveError::io("open what it marks", error)),
@@ -314,14 +368,21 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn make_folders(&self, path: &[u8]) -> Result<OwnedFd, ArchiveError> {
+    fn make_folders(&mut self, path: &[u8]) -> Result<OwnedFd, ArchiveError> {
         let mut folder = self.open(b"", OFlags::PATH).map_err(on_the_way)?;
+        let mut length = 0;
         for name in path.split(|byte| *byte == b'/') {
+            length += name.len();
             match mkdirat(&folder, name, IMPLIED) {
-                Ok(()) => {}
-                Err(Errno::EXIST) => existing_folder(&folder, name, self.rules.whiteouts)?,
+                Ok(()) => self.imply(&path[..length], false)?,
+                Err(Errno::EXIST) => {
+                    if existing_folder(&folder, name, self.rules.whiteouts)? {
+                        self.imply(&path[..length], true)?;
+                    }
+                }
                 Err(error) => return Err(ArchiveError::io("make its folder", error)),
             }
+            length += 1;
             folder = openat(&folder, name, FOLDER, Mode::empty()).map_err(on_the_way)?;
         }
         Ok(folder)
@@ -368,20 +429,21 @@ impl<'a> Place<'a> {
     }
 }
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub(crate) const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Something is where a folder is to be: fine if it is one.
-fn existing_folder(holder: &OwnedFd, name: &[u8], whiteouts: Whiteouts) -> Result<(), ArchiveError> {
+/// Something is where a folder is to be: fine if it is one. `true` means that it was marked as gone, and is there anew.
+fn existing_folder(holder: &OwnedFd, name: &[u8], whiteouts: Whiteouts) -> Result<bool, ArchiveError> {
     let look = |error| ArchiveError::io("look at what came before it", error);
     let status = statat(holder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(look)?;
     match FileType::from_raw_mode(status.st_mode) {
-        FileType::Directory => Ok(()),
-        // It was marked as gone, and is there anew.
+        FileType::Directory => Ok(false),
         FileType::CharacterDevice if whiteouts == Whiteouts::Oci => {
             let fail = |error| ArchiveError::io("replace what marks it as gone", error);
             unlinkat(holder, name, AtFlags::empty()).map_err(fail)?;
             mkdirat(holder, name, IMPLIED).map_err(fail)?;
-            make_opaque(&openat(holder, name, FOLDER, Mode::empty()).map_err(fail)?)
+            make_opaque(&openat(holder, name, FOLDER, Mode::empty()).map_err(fail)?)?;
+            Ok(true)
         }
         _ => {
             Err(ArchiveError::refused("a folder of it came before as a file or link, which is not followed"))
@@ -401,7 +463,7 @@ fn open_by_steps(top: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io:
 }
 
 fn make_opaque(folder: &OwnedFd) -> Result<(), ArchiveError> {
-    fsetxattr(folder, c"user.overlay.opaque", b"y", XattrFlags::empty())
+    fsetxattr(folder, OPAQUE_ATTRIBUTE, b"y", XattrFlags::empty())
         .map_err(|error| ArchiveError::io("make its folder opaque", error))
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Image {
 pub(super) struct ImageLayer {
     /// SHA-256 of the plain archive, in hexadecimal digits.
     pub(super) diff_id: String,
+    /// That of this layer together with all below it: what becomes of a layer depends on those.
+    pub(super) chain_id: String,
     /// That of the file, where the image says it.
     pub(super) digest: Option<String>,
     /// Where it is, from the image's folder.
@@ -161,10 +163,30 @@ pub(super) fn fetched(text: &[u8]) -> Result<Fetched> {
     }
 }
 
-/// The digests of an image's plain layers, as its configuration says.
-pub(super) fn diff_ids(folder: BorrowedFd<'_>, config: &str) -> Result<Vec<String>> {
+/// The names of an image's layers together with all below each, as its configuration says.
+pub(super) fn layer_chain(folder: BorrowedFd<'_>, config: &str) -> Result<Vec<String>> {
     let document: ConfigDocument = parse(&blob(folder, config)?, "the image's configuration")?;
+    Ok(chain(&digests(&document)?))
+}
+
+fn digests(document: &ConfigDocument) -> Result<Vec<String>> {
     document.rootfs.diff_ids.iter().map(|id| digits(id)).collect()
+}
+
+/// OCI image specification, "Layer ChainID".
+fn chain(diff_ids: &[String]) -> Vec<String> {
+    let mut chain: Vec<String> = Vec::with_capacity(diff_ids.len());
+    for diff_id in diff_ids {
+        chain.push(match chain.last() {
+            None => diff_id.clone(),
+            Some(below) => {
+                let mut hash = Sha256::new();
+                hash.update(format!("sha256:{below} sha256:{diff_id}"));
+                crate::worker::hex(hash)
+            }
+        });
+    }
+    chain
 }
 
 /// This machine as images name it.
@@ -269,16 +291,17 @@ fn image(config: &[u8], layers: Vec<(Option<String>, String)>) -> Result<Image> 
             architecture()
         )));
     }
-    let diff_ids = &document.rootfs.diff_ids;
+    let diff_ids = digests(&document)?;
     if diff_ids.len() != layers.len() || layers.len() > MAX_LAYERS {
         let why = format!("it has {} layers, and {} are named", layers.len(), diff_ids.len());
         return Err(bad(&why));
     }
     let layers = layers
         .into_iter()
+        .zip(chain(&diff_ids))
         .zip(diff_ids)
-        .map(|((digest, place), diff_id)| Ok(ImageLayer { diff_id: digits(diff_id)?, digest, place }))
-        .collect::<Result<_>>()?;
+        .map(|(((digest, place), chain_id), diff_id)| ImageLayer { diff_id, chain_id, digest, place })
+        .collect();
     Ok(Image { layers, config: document.config.unwrap_or_default() })
 }
 

@@ -8,7 +8,7 @@ use sandbar_core::{ErrorKind, Result, Template, TemplateId, UserName};
 use sandbar_engine::{Host, USER_ID};
 use sha2::{Digest as _, Sha256};
 
-use super::image::{self, Image, ImageConfig};
+use super::image::{self, Image, ImageConfig, ImageLayer};
 use super::part::public;
 use super::source::{FolderOwners, ImportOptions, ImportProgress, TemplateSource};
 use crate::error::{fail, io_error};
@@ -85,13 +85,13 @@ impl<'a> Import<'a> {
                 (path.display().to_string(), parts, config)
             }
         };
-        let (parts, defaults) = self.complete(&worker, self.fewer(&worker, parts)?, &config)?;
+        let (parts, defaults) = self.complete(&worker, parts, &config)?;
         self.publish(id, parts, defaults, source_name)
     }
 
     fn archive(&self, worker: &Worker, archive: &OwnedFd) -> Result<(Vec<Part<'a>>, ImageConfig)> {
         let (staged, root) = self.stage(worker)?;
-        let job = Job::Unpack { whiteouts: false, ids: UnpackIds::AsIs };
+        let job = Job::Unpack { whiteouts: false, ids: UnpackIds::AsIs, layers: 0 };
         let report = self.work(worker, "unpacking", job, &[archive.as_fd(), root.as_fd()])?;
         if let Some(image) = image::read(root.as_fd(), self.options.reference.as_deref())? {
             return self.image(worker, root.as_fd(), image);
@@ -128,34 +128,58 @@ impl<'a> Import<'a> {
     ) -> Result<(Vec<Part<'a>>, ImageConfig)> {
         let Image { layers, config } = image;
         let count = layers.len();
-        let mut parts: Vec<Part<'a>> = Vec::with_capacity(count);
-        for (number, layer) in layers.into_iter().enumerate() {
-            let id = LayerId::of_content(&layer.diff_id)?;
-            // The upper of two that are the same has all that the lower one has.
-            parts.retain(|part| *part.id() != id);
-            if let Some(part) = self.there(worker, &id)? {
-                parts.push(part);
-                continue;
+        // The lowest become one where there are more than a template may have.
+        let low = if count > MAX_LAYERS { count - (MAX_LAYERS - 1) } else { 0 };
+        let mut parts: Vec<Part<'a>> = Vec::with_capacity(MAX_LAYERS);
+        if let Some(last) = low.checked_sub(1)
+            && let Some(part) = self.there(worker, &merged_id(&layers[last].chain_id)?)?
+        {
+            parts.push(part);
+        }
+        let skipped = if parts.is_empty() { 0 } else { low };
+        for (number, layer) in layers.iter().enumerate().skip(skipped) {
+            let id = LayerId::of_content(&layer.chain_id)?;
+            let step = format!("layer {} of {count}", number + 1);
+            let part = match self.there(worker, &id)? {
+                Some(part) => part,
+                None => self.image_layer(worker, folder, id, layer, &step, &parts)?,
+            };
+            parts.push(part);
+            // A worker takes so many at once.
+            if number + 1 == low || (number + 1 < low && parts.len() == MAX_LAYERS) {
+                parts = vec![self.merged(worker, merged_id(&layer.chain_id)?, &parts)?];
             }
-            let blob = image::open_file(folder, &layer.place)?;
-            let (staged, root) = self.stage(worker)?;
-            let job = Job::Unpack { whiteouts: true, ids: UnpackIds::AsIs };
-            let step = format!("unpacking layer {} of {count}", number + 1);
-            let report = self.work(worker, &step, job, &[blob.as_fd(), root.as_fd()])?;
-            for (what, is, should) in [
-                ("file", &report.stream_digest, layer.digest.as_ref()),
-                ("content", &report.digest, Some(&layer.diff_id)),
-            ] {
-                if should.is_some() && is.as_ref() != should {
-                    let number = number + 1;
-                    return Err(image::bad(&format!(
-                        "the {what} of layer {number} is not what its digest says"
-                    )));
-                }
-            }
-            parts.push(Part::New { id, staged, root, bytes: report.bytes });
         }
         Ok((parts, config))
+    }
+
+    /// A layer of an image, on top of those that are made already.
+    fn image_layer(
+        &self,
+        worker: &Worker,
+        folder: BorrowedFd<'_>,
+        id: LayerId,
+        layer: &ImageLayer,
+        step: &str,
+        below: &[Part<'a>],
+    ) -> Result<Part<'a>> {
+        let blob = image::open_file(folder, &layer.place)?;
+        let views = below.iter().rev().map(|part| view(worker, part)).collect::<Result<Vec<_>>>()?;
+        let (staged, root) = self.stage(worker)?;
+        let job = Job::Unpack { whiteouts: true, ids: UnpackIds::AsIs, layers: views.len() };
+        let mut descriptors = vec![blob.as_fd()];
+        descriptors.extend(views.iter().map(|view| view.as_fd()));
+        descriptors.push(root.as_fd());
+        let report = self.work(worker, &format!("unpacking {step}"), job, &descriptors)?;
+        for (what, is, should) in [
+            ("file", &report.stream_digest, layer.digest.as_ref()),
+            ("content", &report.digest, Some(&layer.diff_id)),
+        ] {
+            if should.is_some() && is.as_ref() != should {
+                return Err(image::bad(&format!("the {what} of {step} is not what its digest says")));
+            }
+        }
+        Ok(Part::New { id, staged, root, bytes: report.bytes })
     }
 
     /// A layer that the store has, and that these sandboxes can use.
@@ -164,43 +188,15 @@ impl<'a> Import<'a> {
         Ok(layer.filter(|layer| layer.document.ids == *worker.ids()).map(Part::There))
     }
 
-    /// Merges the lowest ones where there are more than a template may have.
-    fn fewer(&self, worker: &Worker, mut parts: Vec<Part<'a>>) -> Result<Vec<Part<'a>>> {
-        if parts.len() <= MAX_LAYERS {
-            return Ok(parts);
-        }
-        let rest = parts.split_off(parts.len() - (MAX_LAYERS - 1));
-        let mut hash = Sha256::new();
-        hash.update(b"merged");
-        for part in &parts {
-            hash.update(part.id().as_str());
-        }
-        let id = LayerId::of_content(&hex(hash))?;
-        let merged = if let Some(part) = self.there(worker, &id)? {
-            part
-        } else {
-            // A worker takes so many at once.
-            let mut low: Option<(Staged<'a>, OwnedFd, u64)> = None;
-            for some in parts.chunks(MAX_LAYERS) {
-                let mut views = Vec::new();
-                if let Some((_, root, _)) = &low {
-                    views.push(root.try_clone().map_err(|cause| io_error(OPERATION, "a layer", cause))?);
-                }
-                for part in some {
-                    views.push(view(worker, part)?);
-                }
-                let (staged, root) = self.stage(worker)?;
-                let job = Job::Merge { layers: views.len(), keep_whiteouts: true };
-                let mut descriptors: Vec<_> = views.iter().map(|fd| fd.as_fd()).collect();
-                descriptors.push(root.as_fd());
-                let report = self.work(worker, "merging layers", job, &descriptors)?;
-                low = Some((staged, root, report.bytes));
-            }
-            let (staged, root, bytes) =
-                low.ok_or_else(|| fail(ErrorKind::Unexpected, OPERATION, "there are no layers"))?;
-            Part::New { id, staged, root, bytes }
-        };
-        Ok(std::iter::once(merged).chain(rest).collect())
+    /// One layer that means what all of these do.
+    fn merged(&self, worker: &Worker, id: LayerId, parts: &[Part<'a>]) -> Result<Part<'a>> {
+        let views = parts.iter().map(|part| view(worker, part)).collect::<Result<Vec<_>>>()?;
+        let (staged, root) = self.stage(worker)?;
+        let job = Job::Merge { layers: views.len(), keep_whiteouts: true };
+        let mut descriptors: Vec<_> = views.iter().map(|fd| fd.as_fd()).collect();
+        descriptors.push(root.as_fd());
+        let report = self.work(worker, "merging layers", job, &descriptors)?;
+        Ok(Part::New { id, staged, root, bytes: report.bytes })
     }
 
     /// Adds what a sandbox needs and the image lacks.
@@ -322,6 +318,14 @@ impl<'a> Import<'a> {
             OPERATION,
         )
     }
+}
+
+/// The name of the one layer that an image's lowest ones become, of which the topmost has this chain id.
+fn merged_id(chain_id: &str) -> Result<LayerId> {
+    let mut hash = Sha256::new();
+    hash.update("merged");
+    hash.update(chain_id);
+    LayerId::of_content(&hex(hash))
 }
 
 /// What is in a layer, for a worker.

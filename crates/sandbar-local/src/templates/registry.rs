@@ -71,7 +71,7 @@ impl fmt::Debug for PullOptions {
     }
 }
 
-/// Fetches an image into the empty folder `into`, as a layout; layers that `has` knows by the digest of their plain archive are left out.
+/// Fetches an image into the empty folder `into`, as a layout; layers that `has` knows by their name are left out.
 pub(super) async fn fetch(
     reference: &str,
     options: &PullOptions,
@@ -111,10 +111,10 @@ pub(super) async fn fetch(
             Fetched::Image { config, layers } => {
                 let mut fetch = Fetch { client: &client, named: &named, into, listener, left: MAX_BYTES };
                 fetch.blob(&config, "the configuration").await?;
-                let diff_ids = image::diff_ids(into.as_fd(), &config.digest)?;
+                let chain = image::layer_chain(into.as_fd(), &config.digest)?;
                 let count = layers.len();
                 for (number, layer) in layers.iter().enumerate() {
-                    if !diff_ids.get(number).is_some_and(|id| has(id)) {
+                    if !chain.get(number).is_some_and(|id| has(id)) {
                         fetch.blob(layer, &format!("fetching layer {} of {count}", number + 1)).await?;
                     }
                 }

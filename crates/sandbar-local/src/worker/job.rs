@@ -14,11 +14,13 @@ pub(super) const FIRST: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum Job {
-    /// A tar archive, plain or in gzip or zstd, into an empty folder. Descriptors: the archive, the folder.
+    /// A tar archive, plain or in gzip or zstd, into an empty folder. Descriptors: the archive; the layers that the folder lies on, the topmost first, which say what the folders
+    /// are like that the archive does not name; the folder.
     Unpack {
         /// Whether names that begin with `.wh.` say that something is gone, as in layers of images.
         whiteouts: bool,
         ids: UnpackIds,
+        layers: usize,
     },
     /// Layers into one empty folder. Descriptors: the layers, the lowest first; the folder.
     ///
@@ -74,7 +76,8 @@ impl Job {
     /// How many descriptors it has.
     pub(super) fn descriptors(&self) -> usize {
         match self {
-            Self::Unpack { .. } | Self::Pack { .. } | Self::Copy { .. } => 2,
+            Self::Unpack { layers, .. } => layers.saturating_add(2),
+            Self::Pack { .. } | Self::Copy { .. } => 2,
             Self::Merge { layers, .. } | Self::Complete { layers, .. } => layers.saturating_add(1),
             Self::Measure { .. } => 1,
         }

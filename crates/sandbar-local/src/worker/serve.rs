@@ -1,7 +1,7 @@
 //! What a worker does.
 
 use std::io::{self, Read};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::syncfs;
 use sandbar_archive::{
@@ -46,7 +46,10 @@ pub(super) fn run(
     let mut teller = Teller::new(say);
     let last = given.pop().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the job has no descriptors"))?;
     match (job, given.as_slice()) {
-        (Job::Unpack { whiteouts, ids }, [archive]) => unpack(archive, &last, *whiteouts, *ids, &mut teller),
+        (Job::Unpack { whiteouts, ids, .. }, [archive, below @ ..]) => {
+            let below: Vec<_> = below.iter().map(|layer| layer.as_fd()).collect();
+            unpack(archive, &below, &last, *whiteouts, *ids, &mut teller)
+        }
         (Job::Merge { keep_whiteouts, .. }, layers @ [_, ..]) => {
             let report = tree::merge(layers, &last, *keep_whiteouts, None, &mut teller)?;
             sync(&last)?;
@@ -73,6 +76,7 @@ fn sync(folder: &OwnedFd) -> Result<(), Failure> {
 
 fn unpack(
     archive: &OwnedFd,
+    below: &[BorrowedFd<'_>],
     folder: &OwnedFd,
     whiteouts: bool,
     ids: UnpackIds,
@@ -85,7 +89,7 @@ fn unpack(
         .with_whiteouts(if whiteouts { Whiteouts::Oci } else { Whiteouts::None });
     let archive = archive.try_clone().map_err(|cause| Failure::io("open", b"archive", cause))?;
     let mut raw = Hashed { inner: std::fs::File::from(archive), hash: Sha256::new() };
-    let (done, digest) = unpack_plain(&mut raw, folder, rules, teller)?;
+    let (done, digest) = unpack_plain(&mut raw, below, folder, rules, teller)?;
     io::copy(&mut raw, &mut io::sink()).map_err(|cause| Failure::io("read", b"archive", cause))?;
     sync(folder)?;
     Ok(Report {
@@ -101,6 +105,7 @@ fn unpack(
 /// Takes the compression off and unpacks; with the digest of what was below it.
 fn unpack_plain(
     raw: &mut (impl Read + Send),
+    below: &[BorrowedFd<'_>],
     folder: &OwnedFd,
     rules: Rules,
     teller: &mut Teller<'_>,
@@ -110,7 +115,8 @@ fn unpack_plain(
     let mut progress = |far: sandbar_archive::Progress| {
         teller.tell(Progress { entries: far.entries, bytes: far.bytes });
     };
-    let done = Unpack::new(rules).with_progress(&mut progress).run(&mut plain, folder.as_fd());
+    let unpack = Unpack::new(rules).with_below(below).with_progress(&mut progress);
+    let done = unpack.run(&mut plain, folder.as_fd());
     let done = done.map_err(|error| archive_failure(&error))?;
     // Nothing after the archive is left unread: it would be missing in the digest.
     io::copy(&mut plain, &mut io::sink()).map_err(broken)?;

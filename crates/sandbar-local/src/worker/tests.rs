@@ -71,7 +71,7 @@ fn an_archive_becomes_a_layer_with_owners_of_its_own() {
     let (staged, root) = staged(&home);
     let tar =
         archive(&[("etc/", 0, b""), ("etc/motd", 0, b"hello\n"), ("home/", 0, b""), ("home/x", 1000, b"x")]);
-    let as_it_is = |ids| Job::Unpack { whiteouts: true, ids };
+    let as_it_is = |ids| Job::Unpack { whiteouts: true, ids, layers: 0 };
     let report = do_it(as_it_is(UnpackIds::AsIs), &[&file_of(&tar), &root]).unwrap();
     assert_eq!((report.entries, report.bytes), (4, 7));
     let digest = super::serve::hex(sha2::Digest::new_with_prefix(&tar));
@@ -120,7 +120,7 @@ fn what_is_wrong_is_an_error_that_says_so() {
     let home = Home::ensure(&scratch.path().join("home")).unwrap();
     let (_staged, root) = staged(&home);
     let cut = archive(&[("a", 0, b"content")]);
-    let job = Job::Unpack { whiteouts: false, ids: UnpackIds::Root };
+    let job = Job::Unpack { whiteouts: false, ids: UnpackIds::Root, layers: 0 };
     let error = do_it(job.clone(), &[&file_of(&cut[..600]), &root]).unwrap_err();
     assert_eq!(error.kind(), sandbar_core::ErrorKind::InvalidInput, "{error}");
     let climbing = archive(&[("../../a", 0, b"content")]);
@@ -148,7 +148,7 @@ fn a_worker_sees_nothing_of_the_host_and_ends_when_it_is_told_to() {
     // It waits for an archive that never comes: nothing but the cancellation ends it.
     let waiting = std::thread::spawn(move || {
         let task = Task {
-            job: Job::Unpack { whiteouts: false, ids: UnpackIds::Root },
+            job: Job::Unpack { whiteouts: false, ids: UnpackIds::Root, layers: 0 },
             descriptors: vec![reader.as_fd(), root.as_fd()],
             progress: &mut |_| {},
             cancel: Some(&cancel),

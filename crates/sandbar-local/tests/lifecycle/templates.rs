@@ -254,6 +254,69 @@ async fn an_image_boots_in_each_of_its_forms() {
     sandbox.destroy().await.unwrap();
 }
 
+/// A tar archive of one file; the folders that it lies in are not named.
+fn lone_file(name: &str) -> Vec<u8> {
+    let mut head = vec![0_u8; 512];
+    let mut put = |at: usize, text: &[u8]| head[at..at + text.len()].copy_from_slice(text);
+    put(0, name.as_bytes());
+    put(100, b"0000644");
+    put(108, b"0000000");
+    put(116, b"0000000");
+    put(124, b"00000000001");
+    put(136, b"00000000000");
+    put(148, b"        ");
+    put(156, b"0");
+    put(257, b"ustar\x0000");
+    let sum: u32 = head.iter().map(|byte| u32::from(*byte)).sum();
+    head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    head.push(b'x');
+    head.resize(512 * 4, 0);
+    head
+}
+
+#[tokio::test]
+async fn a_folder_that_a_layer_does_not_name_stays_as_it_is_below() {
+    let Some(bed) = Bed::new() else { return };
+    let provider = bed.provider();
+    let (low, other) = (bed.scratch().join("low"), bed.scratch().join("other"));
+    for (folder, mode) in [(&low, 0o777), (&other, 0o710)] {
+        put_shell(folder);
+        for name in ["work/inner", "gone/old"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        fs::set_permissions(folder.join("gone"), fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(folder.join("work"), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let high = bed.scratch().join("high");
+    write(&high.join(".wh.gone"), "");
+    let high = pack(&high);
+    let added = ["work/inner/file", "gone/new", "fresh/er/file"].map(lone_file);
+    for (name, folder, mode) in [("one", &low, 0o777), ("two", &other, 0o710)] {
+        let layers: Vec<_> = [pack(folder), high.clone()].into_iter().chain(added.clone()).collect();
+        let image = bed.scratch().join(name);
+        layout(&image, &layers, &json!({ "Env": ["PATH=/bin"] }));
+        import(&provider, name, TemplateSource::Folder(image)).await.unwrap();
+        let sandbox = boot(&provider, name).await;
+        let expected =
+            [("work", mode), ("work/inner", mode), ("gone", 0o755), ("fresh", 0o755), ("fresh/er", 0o755)];
+        for (place, mode) in expected {
+            let path = GuestPath::new(format!("/{place}")).unwrap();
+            let entry = sandbox.files().stat(&path).await.unwrap().unwrap();
+            assert_eq!(entry.mode & 0o7777, mode, "{name}: {place}: {entry:?}");
+        }
+        sandbox.destroy().await.unwrap();
+    }
+    // As the only layer, too.
+    let tar = bed.scratch().join("lone.tar");
+    fs::write(&tar, lone_file("opt/tool/file")).unwrap();
+    import(&provider, "lone", TemplateSource::File(tar)).await.unwrap();
+    let sandbox = boot(&provider, "lone").await;
+    let entry = sandbox.files().stat(&GuestPath::new("/opt/tool").unwrap()).await.unwrap().unwrap();
+    assert_eq!(entry.mode & 0o7777, 0o755, "{entry:?}");
+    sandbox.destroy().await.unwrap();
+}
+
 /// The image's own command, where that is asked for.
 #[tokio::test]
 async fn the_command_of_an_image_is_the_main_command_if_that_is_asked_for() {
