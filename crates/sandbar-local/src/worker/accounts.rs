@@ -13,6 +13,11 @@ use super::tree::{Copier, is_opaque, is_whiteout, kind, open_folder, reopen};
 /// The user and its group.
 const NAME: &str = "user";
 const ID: u32 = sandbar_engine::USER_ID;
+/// The lists where an image has none and a line is to be added.
+const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n";
+const GROUP: &str = "root:x:0:\nuser:x:1000:\n";
+/// Highest number of a user or group: the last of the 65,536 that a sandbox has.
+const MAX_ID: u32 = 65_535;
 /// Longest list of users or groups that is read, in bytes: some ten thousand of them.
 const MAX_LIST: u64 = 1 << 20;
 /// Most folders in the path of a working folder.
@@ -32,8 +37,15 @@ pub(super) fn complete(
     let passwd = read(&etc, c"passwd")?;
     let group = read(&etc, c"group")?;
     // Without lists of its own it has those that lie below every root file system, with the user in them.
-    let new_passwd = passwd.as_deref().and_then(with_user);
-    let new_group = group.as_deref().and_then(with_group);
+    let mut new_passwd = passwd.as_deref().and_then(with_user);
+    let mut new_group = group.as_deref().and_then(with_group);
+    if let Some(user) = user {
+        let lists = (new_passwd.as_deref().or(passwd.as_deref()), new_group.as_deref().or(group.as_deref()));
+        let chosen = choose(user, lists.0.unwrap_or(PASSWD), lists.1.unwrap_or(GROUP))?;
+        report.user = Some(chosen.name);
+        new_passwd = chosen.passwd.or(new_passwd);
+        new_group = chosen.group.or(new_group);
+    }
     if new_passwd.is_some() || new_group.is_some() {
         let made = make(&into, c"etc")?;
         for (name, text) in [(c"passwd", &new_passwd), (c"group", &new_group)] {
@@ -52,10 +64,6 @@ pub(super) fn complete(
     if report.entries > 0 {
         dress(&into, &layers, b".")?;
     }
-    report.user = match user {
-        Some(user) => name_of(user, new_passwd.as_deref().or(passwd.as_deref()))?,
-        None => None,
-    };
     rustix::fs::syncfs(&into).map_err(|cause| Failure::io("write back", b".", cause))?;
     Ok(report)
 }
@@ -149,25 +157,86 @@ fn with_group(list: &str) -> Option<String> {
     if list.lines().any(|line| field(line, 0) == NAME || field(line, 2) == id) {
         return None;
     }
-    let end = if list.is_empty() || list.ends_with('\n') { "" } else { "\n" };
-    Some(format!("{list}{end}{NAME}:x:{ID}:\n"))
+    Some(with_line(list, &format!("{NAME}:x:{ID}:")))
 }
 
-/// The name of a user, who may have been asked for by number, with a group after a colon; `None` for a number that nobody has.
-fn name_of(user: &str, list: Option<&str>) -> Result<Option<String>, Failure> {
-    let user = user.split(':').next().unwrap_or_default();
-    let built_in = [("root", "0"), (NAME, "1000")];
-    let listed = list.into_iter().flat_map(str::lines).map(|line| (field(line, 0), field(line, 2)));
-    let known: Vec<_> = listed.chain(built_in).filter(|(name, _)| !name.is_empty()).collect();
-    let found = known.iter().find(|(name, _)| *name == user);
-    match found.or_else(|| known.iter().find(|(_, number)| *number == user)) {
-        Some((name, _)) => Ok(Some((*name).to_owned())),
-        None if user.bytes().all(|byte| byte.is_ascii_digit()) => Ok(None),
-        None => Err(Failure::new(
-            ErrorKind::InvalidInput,
-            format!("the image's user `{}` is not in its `/etc/passwd`", user.escape_debug()),
-        )),
+/// The user that an image names.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Chosen {
+    name: String,
+    /// The lists with what they lacked of it.
+    passwd: Option<String>,
+    group: Option<String>,
+}
+
+/// Finds a user that is named by name or number, with a group after a colon where there is one. Commands run as somebody by name, so numbers without one get one.
+fn choose(asked: &str, passwd: &str, group: &str) -> Result<Chosen, Failure> {
+    let (user, of) = asked.split_once(':').map_or((asked, None), |(user, of)| (user, Some(of)));
+    let of = of.filter(|of| !of.is_empty());
+    let listed = find(passwd, user);
+    let uid = match listed {
+        Some(line) => number("user", field(line, 2))?,
+        None => number_of("user", user, "passwd")?,
+    };
+    let primary = listed.map(|line| number("group", field(line, 3))).transpose()?;
+    let gid = match of {
+        Some(of) => match find(group, of) {
+            Some(line) => number("group", field(line, 2))?,
+            None => number_of("group", of, "group")?,
+        },
+        // As every runtime has it: a number that nobody has is of root's group.
+        None => primary.unwrap_or(0),
+    };
+    let mut chosen = Chosen::default();
+    if of.is_some() && !group.lines().any(|line| field(line, 2) == gid.to_string()) {
+        chosen.group = Some(with_line(group, &format!("gid-{gid}:x:{gid}:")));
     }
+    if let Some(line) = listed.filter(|_| primary == Some(gid)) {
+        field(line, 0).clone_into(&mut chosen.name);
+        return Ok(chosen);
+    }
+    chosen.name = if of.is_some() { format!("uid-{uid}-gid-{gid}") } else { format!("uid-{uid}") };
+    let (home, shell) = match listed {
+        Some(line) => (field(line, 5), field(line, 6)),
+        None => ("/", shell(passwd)),
+    };
+    let line = format!("{}:x:{uid}:{gid}::{home}:{shell}", chosen.name);
+    match passwd.lines().find(|line| field(line, 0) == chosen.name) {
+        None => chosen.passwd = Some(with_line(passwd, &line)),
+        Some(there) if field(there, 2) == uid.to_string() && field(there, 3) == gid.to_string() => {}
+        Some(_) => {
+            let why = format!("the image's `/etc/passwd` has another user `{}`", chosen.name);
+            return Err(Failure::new(ErrorKind::InvalidInput, why));
+        }
+    }
+    Ok(chosen)
+}
+
+/// The line of a name, or else of a number.
+fn find<'a>(list: &'a str, wanted: &str) -> Option<&'a str> {
+    let good = || list.lines().filter(|line| !field(line, 0).is_empty() && !line.starts_with('#'));
+    good().find(|line| field(line, 0) == wanted).or_else(|| good().find(|line| field(line, 2) == wanted))
+}
+
+fn number_of(what: &str, text: &str, list: &str) -> Result<u32, Failure> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return number(what, text);
+    }
+    let why = format!("the image's {what} `{}` is not in its `/etc/{list}`", text.escape_debug());
+    Err(Failure::new(ErrorKind::InvalidInput, why))
+}
+
+fn number(what: &str, text: &str) -> Result<u32, Failure> {
+    text.parse().ok().filter(|id| *id <= MAX_ID).ok_or_else(|| {
+        let why =
+            format!("the image's {what} `{}`: expected a number from 0 to {MAX_ID}", text.escape_debug());
+        Failure::new(ErrorKind::InvalidInput, why)
+    })
+}
+
+fn with_line(list: &str, line: &str) -> String {
+    let end = if list.is_empty() || list.ends_with('\n') { "" } else { "\n" };
+    format!("{list}{end}{line}\n")
 }
 
 /// Makes the folders of a path that are not there, and answers how many it made.
@@ -251,11 +320,25 @@ mod tests {
         assert!(with_user("user:x:7:7::/:/bin/sh").unwrap().starts_with("user:x:1000:"));
         assert_eq!(with_group("root:x:0:").unwrap(), "root:x:0:\nuser:x:1000:\n");
         assert_eq!(with_group("node:x:1000:\n"), None);
+        let list = with.as_str();
+        let group = "root:x:0:\nuser:x:1000:\nextra:x:7:\n";
         for (asked, name) in [("0", "root"), ("node", "node"), ("1000:1000", "user"), ("root:root", "root")] {
-            assert_eq!(name_of(asked, Some(&with)).unwrap().as_deref(), Some(name), "{asked}");
+            let expected = Chosen { name: name.into(), ..Chosen::default() };
+            assert_eq!(choose(asked, list, group).unwrap(), expected, "{asked}");
         }
-        assert_eq!(name_of("0", None).unwrap().as_deref(), Some("root"));
-        assert_eq!(name_of("4711", Some(list)).unwrap(), None);
-        assert!(name_of("nobody-here", Some(list)).is_err());
+        let chosen = choose("4242:4343", list, group).unwrap();
+        assert_eq!(chosen.name, "uid-4242-gid-4343");
+        let passwd = chosen.passwd.unwrap();
+        assert!(passwd.starts_with(list), "{passwd}");
+        assert!(passwd.ends_with("\nuid-4242-gid-4343:x:4242:4343::/:/bin/ash\n"), "{passwd}");
+        assert!(chosen.group.unwrap().ends_with("\ngid-4343:x:4343:\n"));
+        assert!(choose("4711", list, group).unwrap().passwd.unwrap().contains("\nuid-4711:x:4711:0::/:"));
+        // A group of its own choice leaves everybody else's as it is.
+        let chosen = choose("node:extra", list, group).unwrap();
+        assert!(chosen.passwd.unwrap().contains("\nuid-1000-gid-7:x:1000:7::/home/node:"));
+        assert_eq!(chosen.group, None);
+        for bad in ["nobody-here", "root:nobody-here", "65536", "0:4294967296", ":0"] {
+            assert!(choose(bad, list, group).is_err(), "{bad}");
+        }
     }
 }
