@@ -64,10 +64,10 @@ pub(crate) struct TemplateImportArgs {
     /// Make the image's own command the main command of sandboxes that are given none
     #[arg(long)]
     pub(crate) start: bool,
-    /// Whose the files of a folder become
-    #[arg(long, value_name = "WHO", value_enum, default_value_t = OwnerArg::Root)]
-    pub(crate) owner: OwnerArg,
-    /// Which image, by its tag, where there are several
+    /// Whose the files of a folder become; root's if it is left out
+    #[arg(long, value_name = "WHO", value_enum)]
+    pub(crate) owner: Option<OwnerArg>,
+    /// Which image, by its name and tag, where there are several
     #[arg(long, value_name = "TAG")]
     pub(crate) image: Option<String>,
 }

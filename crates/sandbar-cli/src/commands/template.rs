@@ -27,7 +27,8 @@ pub(crate) async fn template_import(
     let TemplateImportArgs { id, source, label, start, owner, image } = args;
     let provider = open(url, OPERATION)?;
     let source = source_of(&source)?;
-    let mut options = ImportOptions::new().with_start(start).with_owners(match owner {
+    let mut options = ImportOptions::new().with_start(start);
+    options.owners = owner.map(|owner| match owner {
         OwnerArg::Root => FolderOwners::Root,
         OwnerArg::User => FolderOwners::User,
         OwnerArg::Keep => FolderOwners::Keep,

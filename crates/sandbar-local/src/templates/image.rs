@@ -111,6 +111,15 @@ struct Descriptor {
     annotations: BTreeMap<String, String>,
 }
 
+impl Descriptor {
+    /// What it is called in an index: most often a tag, and by some tools with the name before it.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        ["org.opencontainers.image.ref.name", "io.containerd.image.name"]
+            .into_iter()
+            .filter_map(|key| self.annotations.get(key).map(String::as_str))
+    }
+}
+
 #[derive(Clone, Debug, Deserialize)]
 struct Platform {
     architecture: String,
@@ -173,7 +182,7 @@ fn digests(document: &ConfigDocument) -> Result<Vec<String>> {
     document.rootfs.diff_ids.iter().map(|id| digits(id)).collect()
 }
 
-/// OCI image specification, "Layer ChainID".
+/// OCI image specification, "Layer `ChainID`".
 fn chain(diff_ids: &[String]) -> Vec<String> {
     let mut chain: Vec<String> = Vec::with_capacity(diff_ids.len());
     for diff_id in diff_ids {
@@ -217,7 +226,7 @@ pub(super) fn read(folder: BorrowedFd<'_>, reference: Option<&str>) -> Result<Op
 }
 
 fn layout(folder: BorrowedFd<'_>, index: Manifest, reference: Option<&str>) -> Result<Image> {
-    let mut found = index;
+    let (mut found, mut reference) = (index, reference);
     for _ in 0..MAX_NESTING {
         if let (Some(config), Some(layers)) = (&found.config, &found.layers) {
             let text = blob(folder, &config.digest)?;
@@ -229,23 +238,32 @@ fn layout(folder: BorrowedFd<'_>, index: Manifest, reference: Option<&str>) -> R
         }
         let choice = choose(found.manifests.as_deref().unwrap_or_default(), reference)?;
         found = parse(&blob(folder, &choice.digest)?, &choice.digest)?;
+        // Names are those of the outermost.
+        reference = None;
     }
     Err(bad("its index has more levels than are read"))
 }
 
 /// The image for this machine.
 fn choose<'a>(manifests: &'a [Descriptor], reference: Option<&str>) -> Result<&'a Descriptor> {
-    const NAME: &str = "org.opencontainers.image.ref.name";
     let named = |manifest: &&Descriptor| {
-        reference.is_none_or(|wanted| {
-            manifest
-                .annotations
-                .get(NAME)
-                .is_none_or(|name| name == wanted || wanted.ends_with(&format!(":{name}")))
-        })
+        reference.is_none_or(|wanted| manifest.names().any(|name| is_meant(name, wanted)))
     };
     let fits = |platform: &Platform| platform.os == "linux" && platform.architecture == architecture();
     let all: Vec<_> = manifests.iter().filter(named).collect();
+    if let (Some(wanted), []) = (reference, all.as_slice()) {
+        let there: Vec<_> = manifests.iter().flat_map(Descriptor::names).take(20).collect();
+        let (wanted, there) = (wanted.escape_debug(), there.join(", "));
+        return Err(bad(&format!("it has no image `{wanted}`, only these: {}", there.escape_debug()))
+            .with_hint("say which, by its name and tag"));
+    }
+    let mut usable: Vec<_> = all.iter().filter(|one| one.platform.as_ref().is_none_or(fits)).collect();
+    usable.dedup_by(|one, other| one.digest == other.digest || one.names().eq(other.names()));
+    if usable.len() > 1 {
+        let there: Vec<_> = usable.iter().flat_map(|one| one.names()).take(20).collect();
+        return Err(bad(&format!("it has several images: {}", there.join(", ").escape_debug()))
+            .with_hint("say which, by its name and tag"));
+    }
     let exact = all.iter().find(|manifest| manifest.platform.as_ref().is_some_and(fits));
     if let Some(manifest) = exact.or_else(|| all.iter().find(|manifest| manifest.platform.is_none())) {
         return Ok(manifest);
@@ -260,12 +278,22 @@ fn choose<'a>(manifests: &'a [Descriptor], reference: Option<&str>) -> Result<&'
     Err(bad(&format!("it has no image for linux/{}: there are {}", architecture(), there.escape_debug())))
 }
 
+/// A whole name with its tag, or the repository of one; what tools put before short names may be left out.
+fn is_meant(name: &str, wanted: &str) -> bool {
+    let repository = name.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map(|(name, _)| name);
+    let short = |name: &str| {
+        let name = name.strip_prefix("docker.io/").unwrap_or(name);
+        name.strip_prefix("library/").unwrap_or(name) == wanted
+    };
+    [Some(name), repository].into_iter().flatten().any(|name| name == wanted || short(name))
+}
+
 fn saved(folder: BorrowedFd<'_>, text: &[u8], reference: Option<&str>) -> Result<Image> {
     let all: Vec<Saved> = parse(text, "manifest.json")?;
     let tags = |saved: &Saved| saved.repo_tags.clone().unwrap_or_default();
     let matching: Vec<_> = all
         .iter()
-        .filter(|saved| reference.is_none_or(|wanted| tags(saved).iter().any(|tag| tag == wanted)))
+        .filter(|saved| reference.is_none_or(|wanted| tags(saved).iter().any(|tag| is_meant(tag, wanted))))
         .collect();
     let [saved] = matching.as_slice() else {
         let there: Vec<_> = all.iter().flat_map(tags).take(20).collect();
@@ -399,7 +427,20 @@ mod tests {
         assert_eq!(choose(&list, None).unwrap().digest, "sha256:2");
         let error = choose(&list[..1], None).unwrap_err();
         assert!(error.message().contains("linux/sparc"), "{error}");
+        let name = "org.opencontainers.image.ref.name";
+        let several = of(&format!(
+            r#"[{{"digest":"sha256:4","annotations":{{"{name}":"team/app:1"}}}},
+                {{"digest":"sha256:5","annotations":{{"{name}":"other:1"}}}}]"#
+        ));
+        assert!(choose(&several, None).is_err());
+        for (wanted, found) in [("team/app:1", "sha256:4"), ("other", "sha256:5")] {
+            assert_eq!(choose(&several, Some(wanted)).unwrap().digest, found, "{wanted}");
+        }
+        for wanted in ["app:1", "1", "x/team/app:1", "team", "team/app:2"] {
+            assert!(choose(&several, Some(wanted)).is_err(), "{wanted}");
+        }
         let any = of(r#"[{"digest":"sha256:3"}]"#);
+        assert!(choose(&any, Some("x")).is_err());
         assert_eq!(choose(&any, None).unwrap().digest, "sha256:3");
     }
 

@@ -93,19 +93,38 @@ impl<'a> Import<'a> {
         let (staged, root) = self.stage(worker)?;
         let job = Job::Unpack { whiteouts: false, ids: UnpackIds::AsIs, layers: 0 };
         let report = self.work(worker, "unpacking", job, &[archive.as_fd(), root.as_fd()])?;
+        if report.entries == 0 {
+            let why = "the archive has nothing in it: expected a root file system or an image";
+            return Err(fail(ErrorKind::InvalidInput, OPERATION, why)
+                .with_hint("look at what wrote it, as it may have failed"));
+        }
+        if self.options.owners.is_some() {
+            return Err(meaningless(
+                "whose the files become",
+                "the source is an archive, which says it itself",
+            ));
+        }
         if let Some(image) = image::read(root.as_fd(), self.options.reference.as_deref())? {
             return self.image(worker, root.as_fd(), image);
         }
+        self.no_image()?;
         let part = self.by_content(worker, staged, root, report.bytes)?;
         Ok((vec![part], ImageConfig::default()))
     }
 
     fn folder(&self, worker: &Worker, folder: BorrowedFd<'_>) -> Result<(Vec<Part<'a>>, ImageConfig)> {
         if let Some(image) = image::read(folder, self.options.reference.as_deref())? {
+            if self.options.owners.is_some() {
+                return Err(meaningless(
+                    "whose the files become",
+                    "the source is an image, which says it itself",
+                ));
+            }
             return self.image(worker, folder, image);
         }
+        self.no_image()?;
         let (staged, root) = self.stage(worker)?;
-        let owner = match self.options.owners {
+        let owner = match self.options.owners.unwrap_or_default() {
             FolderOwners::Root => Some(0),
             FolderOwners::User => Some(USER_ID),
             FolderOwners::Keep => None,
@@ -118,6 +137,14 @@ impl<'a> Import<'a> {
         let report = self.work(worker, "copying", Job::Copy { owner }, &[view.as_fd(), root.as_fd()])?;
         let part = self.by_content(worker, staged, root, report.bytes)?;
         Ok((vec![part], ImageConfig::default()))
+    }
+
+    /// The source is a root file system: nothing is accepted and then not done.
+    fn no_image(&self) -> Result<()> {
+        match self.options.reference {
+            Some(_) => Err(meaningless("which image", "the source is a root file system, not an image")),
+            None => Ok(()),
+        }
     }
 
     fn image(
@@ -318,6 +345,11 @@ impl<'a> Import<'a> {
             OPERATION,
         )
     }
+}
+
+fn meaningless(option: &str, why: &str) -> sandbar_core::Error {
+    fail(ErrorKind::InvalidInput, OPERATION, format!("it was said {option}, and {why}"))
+        .with_hint("leave the option out")
 }
 
 /// The name of the one layer that an image's lowest ones become, of which the topmost has this chain id.

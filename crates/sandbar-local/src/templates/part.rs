@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbar_core::{CommitOptions, ErrorKind, Result, Template, TemplateId, Templates};
+use sha2::{Digest as _, Sha256};
 
 use crate::capture;
 use crate::error::fail;
@@ -9,6 +10,7 @@ use crate::home::Home;
 use crate::provider::Inner;
 use crate::store::{Hold, StoreLock, TemplateDocument, sweep_layers};
 use crate::template::{self, Base};
+use crate::worker::hex;
 
 /// Layers that the removal of a template takes away at once: more than a template has. What is left, a later command removes.
 const LAYERS_REMOVED: usize = 64;
@@ -113,13 +115,27 @@ fn remove(inner: &Inner, id: &TemplateId) -> Result<bool> {
 pub(crate) fn public(home: &Home, document: TemplateDocument) -> Template {
     let in_use = home.users_of_template(&document.id).map_or(true, |users| !users.is_empty());
     Template {
-        reference: format!("local:{}", document.layers.first().map_or("", |layer| layer.as_str())),
+        reference: reference(&document),
         created_at: Some(document.created_at),
         size_bytes: document.size_bytes,
         label: document.label,
         in_use,
         id: document.id,
     }
+}
+
+/// A digest over all that its sandboxes boot from.
+fn reference(document: &TemplateDocument) -> String {
+    let mut hash = Sha256::new();
+    if document.on_host {
+        // Programs that can't be looked at are none that anybody knows.
+        hash.update(Base::observe().map_or_else(|_| String::new(), |base| base.fingerprint));
+    }
+    for layer in &document.layers {
+        hash.update([0]);
+        hash.update(layer.as_str());
+    }
+    format!("local:sha256:{}", hex(hash))
 }
 
 fn built_in(home: Option<&Home>) -> Template {

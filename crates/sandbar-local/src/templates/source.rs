@@ -51,9 +51,9 @@ pub struct ImportOptions {
     pub origin: Option<String>,
     /// Whether the image's own command becomes the main command of sandboxes that are given none.
     pub start: bool,
-    /// Whose the files of a folder become.
-    pub owners: FolderOwners,
-    /// Which image, by its tag, where there are several.
+    /// Whose the files of a folder become; absent is root's. Of anything else it is refused.
+    pub owners: Option<FolderOwners>,
+    /// Which image, by its name and tag, or by its name alone where that has one tag. Where there is no image, it is refused.
     pub reference: Option<String>,
     /// Is told how far it is.
     pub progress: Option<ImportListener>,
@@ -85,11 +85,11 @@ impl ImportOptions {
 
     /// Whose the files of a folder become.
     pub fn with_owners(mut self, owners: FolderOwners) -> Self {
-        self.owners = owners;
+        self.owners = Some(owners);
         self
     }
 
-    /// Which image, by its tag, where there are several.
+    /// Which image, by its name and tag, or by its name alone.
     pub fn with_reference(mut self, reference: impl Into<String>) -> Self {
         self.reference = Some(reference.into());
         self

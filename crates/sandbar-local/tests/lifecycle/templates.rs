@@ -254,6 +254,37 @@ async fn an_image_boots_in_each_of_its_forms() {
     sandbox.destroy().await.unwrap();
 }
 
+#[tokio::test]
+async fn commands_run_as_the_numbers_that_an_image_names() {
+    let Some(bed) = Bed::new() else { return };
+    if !support::has_root_inside() {
+        println!("skipped: sandboxes of this user have a single user id");
+        return;
+    }
+    let provider = bed.provider();
+    let (root, bare) = (bed.scratch().join("low"), bed.scratch().join("bare"));
+    put_shell(&root);
+    put_shell(&bare);
+    write(&root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\napp:x:33:33::/srv:/bin/sh\n");
+    write(&root.join("etc/group"), "root:x:0:\napp:x:33:\n");
+    let script = "while read key one rest; do case $key in Uid:|Gid:) echo $one;; esac; done \
+                  </proc/self/status; cd; pwd";
+    for (name, folder, user, expected) in [
+        ("number", &root, "4242", "4242\n0\n/\n"),
+        ("both", &root, "4242:4343", "4242\n4343\n/\n"),
+        ("group", &root, "app:4343", "33\n4343\n/srv\n"),
+        ("bare", &bare, "4242:4343", "4242\n4343\n/\n"),
+    ] {
+        fs::create_dir_all(root.join("srv")).unwrap();
+        let image = bed.scratch().join(format!("image-{name}"));
+        layout(&image, &[pack(folder)], &json!({ "Env": ["PATH=/bin"], "User": user }));
+        import(&provider, name, TemplateSource::Folder(image)).await.unwrap();
+        let sandbox = boot(&provider, name).await;
+        assert_eq!(says(&*sandbox, "sh", &["-c", script]).await, expected, "{user}");
+        sandbox.destroy().await.unwrap();
+    }
+}
+
 /// A tar archive of one file; the folders that it lies in are not named.
 fn lone_file(name: &str) -> Vec<u8> {
     let mut head = vec![0_u8; 512];
@@ -307,6 +338,11 @@ async fn a_folder_that_a_layer_does_not_name_stays_as_it_is_below() {
         }
         sandbox.destroy().await.unwrap();
     }
+    // What differs below differs in its reference.
+    let reference = async |name: &str| {
+        provider.require_templates().unwrap().get(&id(name)).await.unwrap().unwrap().reference
+    };
+    assert_ne!(reference("one").await, reference("two").await);
     // As the only layer, too.
     let tar = bed.scratch().join("lone.tar");
     fs::write(&tar, lone_file("opt/tool/file")).unwrap();
@@ -395,6 +431,27 @@ async fn what_is_damaged_or_strange_is_refused_and_leaves_nothing() {
     fs::write(&file, "this is no archive at all").unwrap();
     let error = import(&provider, "bad", TemplateSource::File(file)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    let empty = bed.scratch().join("empty.tar");
+    fs::write(&empty, [0; 1024]).unwrap();
+    let error = import(&provider, "bad", TemplateSource::File(empty)).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidInput && error.message().contains("nothing"), "{error}");
+    // Nothing is accepted that means nothing.
+    let root = bed.scratch().join("low");
+    let tar = bed.scratch().join("low.tar");
+    fs::write(&tar, pack(&root)).unwrap();
+    let good = bed.scratch().join("good");
+    layout(&good, &layers, &json!({}));
+    let (named, owned) =
+        (ImportOptions::new().with_reference("app:1"), ImportOptions::new().with_owners(FolderOwners::Root));
+    for (source, options) in [
+        (TemplateSource::Folder(root), named.clone()),
+        (TemplateSource::File(tar.clone()), named),
+        (TemplateSource::File(tar), owned.clone()),
+        (TemplateSource::Folder(good), owned),
+    ] {
+        let error = provider.import_template(&id("bad"), source, options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
     let missing = TemplateSource::File(bed.scratch().join("missing"));
     import(&provider, "bad", missing).await.unwrap_err();
     assert!(provider.require_templates().unwrap().get(&id("bad")).await.unwrap().is_none());
