@@ -225,7 +225,7 @@ async fn route(state: &Rc<State>, request: Request) -> Result<Response, HttpErro
             let (parts, body) = request.into_parts();
             files::compose(state, &parts.headers, body).await
         }
-        ("GET", "/sandbar/archive") => archive::export(state, request.uri().query()).await,
+        ("GET", "/sandbar/archive") => archive::export(state, request.uri().query(), request.headers()).await,
         ("POST", "/sandbar/archive") => {
             let (parts, body) = request.into_parts();
             archive::import(state, parts.uri.query(), body).await

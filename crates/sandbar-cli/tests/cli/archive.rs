@@ -112,6 +112,68 @@ fn what_is_interrupted_leaves_nothing() {
     assert_eq!(home.text(&["exec", &id, "--", "ls", "/home/user"]), "");
 }
 
+/// Much more than waits on the way when it fails, which the end of what came is lost with.
+const MUCH: usize = 8_000_000;
+
+#[test]
+fn an_export_that_fails_on_its_way_says_why() {
+    let home = Home::new();
+    let id = home.create(&[]);
+    let script = format!(
+        "mkdir d && head -c {MUCH} /dev/zero | tr '\\0' x > d/a && echo x > d/locked && chmod 0 d/locked"
+    );
+    home.text(&["exec", &id, "--", "sh", "-c", &script]);
+    let output = home.run(&["export", &format!("{id}:/home/user/d"), "--json"]);
+    assert_eq!(code(&output), 125);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.stdout.len() > MUCH / 2 && !output.stdout.ends_with(&[0; 1024]),
+        "{} bytes, {told}",
+        output.stdout.len()
+    );
+    let error: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(error["error"]["kind"], "permission_denied", "{told}");
+    assert!(told.contains("d/locked") || told.contains("`locked`"), "{told}");
+    let output = home.run(&["export", &format!("{id}:/home/user/d/a")]);
+    assert!(
+        code(&output) == 0 && output.stdout.ends_with(&[0; 1024]),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A program that unpacks slowly, as it does on a slow disk, is waited for as long as the agent is there: with `SANDBAR_SOAK`, longer than it
+/// is trusted without being asked.
+#[test]
+fn an_import_that_stands_still_for_long_is_not_lost() {
+    let home = Home::new();
+    let id = home.create(&[]);
+    let tree = home.current().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), vec![7; 3_000_000]).unwrap();
+    let archive = tar_of(&tree, &[]);
+    let still = if std::env::var_os("SANDBAR_SOAK").is_some() { 70 } else { 1 };
+    let to = format!("{id}:/home/user/slow");
+    let mut child = start(home.sandbar(&["import", &to]).stdin(Stdio::piped()));
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&archive[..1_000_000]).unwrap();
+    let tell = |signal: &str| {
+        let script = format!(
+            "n=0; for p in /proc/[0-9]*; do read -r c < $p/comm || continue; case $c in sandbar-archive) \
+             kill -{signal} ${{p#/proc/}} && n=$((n + 1));; esac; done 2>/dev/null; echo $n"
+        );
+        home.text(&["exec", &id, "--", "sh", "-c", &script])
+    };
+    wait_until("it is at work, and stopped", || tell("STOP") == "1");
+    let rest = std::thread::spawn(move || stdin.write_all(&archive[1_000_000..]));
+    home.text(&["exec", &id, "--", "sleep", &still.to_string()]);
+    assert_eq!(tell("CONT"), "1");
+    rest.join().unwrap().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 0, "{}", both(&output));
+    assert_eq!(home.text(&["exec", &id, "--", "stat", "-c", "%s", "slow/file"]), "3000000");
+}
+
 #[test]
 fn hostile_and_wrong_input_is_refused_by_name() {
     let home = Home::new();

@@ -1,14 +1,15 @@
 use async_trait::async_trait;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, TE};
 use http::{Method, StatusCode};
 use sandbar_core::{Archive, ByteStream, Error, GuestPath, ImportReport, Result};
 use sandbar_wire::envd::ArchiveReport;
 
 use super::body::{streamed, whole};
 use super::fault;
-use super::files::{STALL, UPLOAD, content, place, stalled};
+use super::files::{UPLOAD, content, only_read, place};
+use super::patience;
 use super::processes::Shared;
-use super::rpc::{CALL, request};
+use super::rpc::request;
 use crate::config::BACKEND;
 
 const EXPORT: &str = "export";
@@ -23,8 +24,14 @@ impl Archive for Shared {
             return Err(Error::invalid(EXPORT, "`/` can't be exported: name a folder or file below it")
                 .with_backend(BACKEND));
         }
-        let request = request(Method::GET, &place(ARCHIVE, path, None, EXPORT)?, None, &[], whole(""))?;
-        let response = self.0.send(request, CALL, EXPORT).await?;
+        // For the reason why it ends early, if it does.
+        let headers = [(TE.as_str(), "trailers")];
+        let request = request(Method::GET, &place(ARCHIVE, path, None, EXPORT)?, None, &headers, whole(""))?;
+        let response = tokio::select! {
+            response = self.0.send(request, UPLOAD, EXPORT) => response,
+            error = patience::ends(&self.0, None, EXPORT) => Err(error),
+        };
+        let response = response.map_err(only_read)?;
         match response.status() {
             StatusCode::OK => Ok(content(std::sync::Arc::clone(&self.0), response, EXPORT)),
             _ => Err(self.http_error(EXPORT, path, response).await),
@@ -41,7 +48,7 @@ impl Archive for Shared {
         let request = request(Method::POST, &place(ARCHIVE, path, None, IMPORT)?, None, &headers, body)?;
         let sent = tokio::select! {
             sent = self.0.send(request, UPLOAD, IMPORT) => sent,
-            () = progress.stops_for(STALL) => Err(stalled(&self.0, IMPORT)),
+            error = patience::ends(&self.0, Some(&progress), IMPORT) => Err(error),
         };
         // The caller's own error is the answer, whatever became of the connection.
         if let Some(error) = broken.take() {

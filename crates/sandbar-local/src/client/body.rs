@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
+use http::HeaderMap;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Body, Frame, Incoming};
@@ -103,11 +104,12 @@ pub(super) fn streamed(mut stream: ByteStream) -> (RequestBody, BodyError, Progr
 pub(super) struct ResponseBody {
     incoming: Incoming,
     lease: Option<Lease>,
+    trailers: Option<HeaderMap>,
 }
 
 impl ResponseBody {
     pub(super) fn new(incoming: Incoming, lease: Lease) -> Self {
-        let mut body = Self { incoming, lease: Some(lease) };
+        let mut body = Self { incoming, lease: Some(lease), trailers: None };
         body.settle();
         body
     }
@@ -118,6 +120,11 @@ impl ResponseBody {
         {
             lease.give_back();
         }
+    }
+
+    /// What came after the bytes, at their end.
+    pub(super) fn trailers(&self) -> Option<&HeaderMap> {
+        self.trailers.as_ref()
     }
 
     /// The next bytes; `None` at the end.
@@ -133,8 +140,9 @@ impl ResponseBody {
             match frame {
                 Some(Ok(frame)) => {
                     self.settle();
-                    if let Ok(bytes) = frame.into_data() {
-                        return Poll::Ready(Some(Ok(bytes)));
+                    match frame.into_data() {
+                        Ok(bytes) => return Poll::Ready(Some(Ok(bytes))),
+                        Err(frame) => self.trailers = frame.into_trailers().ok(),
                     }
                 }
                 Some(Err(cause)) => {

@@ -7,22 +7,23 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RANGE};
 use http::{Method, Response, StatusCode};
 use sandbar_core::{
     ByteStream, Error, ErrorKind, FileEntry, FileRead, Files, GuestPath, ListOptions, ReadOptions, Result,
-    UserName, WriteOptions,
+    Retry, UserName, WriteOptions,
 };
 use sandbar_wire::envd::{
-    Code, Empty, EntryResponse, HttpError, ListDirRequest, ListDirResponse, MoveRequest, PathRequest,
+    ARCHIVE_ERROR_TRAILER, Code, Empty, EntryResponse, HttpError, ListDirRequest, ListDirResponse,
+    MoveRequest, PathRequest,
 };
-use tokio::time::timeout;
 
 use super::body::{ResponseBody, streamed, whole};
 use super::entries::entry;
 use super::fault;
 use super::link::Link;
+use super::patience;
 use super::pool::Failure;
 use super::processes::Shared;
 use super::rpc::{CALL, request};
 use crate::config::BACKEND;
-use crate::error::{fail, unknown};
+use crate::error::fail;
 
 /// Where the agent serves content of files.
 const FILES: &str = "/files";
@@ -35,8 +36,6 @@ const RENAME: &str = "rename";
 const REMOVE: &str = "remove";
 /// How long an upload may take as a whole: 1 TiB at 100 MB/s is three hours.
 pub(super) const UPLOAD: Duration = Duration::from_secs(24 * 3600);
-/// How long a transfer may stand still because of the agent. A slow disk pauses for seconds.
-pub(super) const STALL: Duration = Duration::from_secs(60);
 
 #[async_trait]
 impl Files for Shared {
@@ -83,7 +82,7 @@ impl Files for Shared {
             request(Method::POST, &place(FILES, path, user.as_ref(), WRITE)?, None, &headers, body)?;
         let sent = tokio::select! {
             sent = self.0.send(request, UPLOAD, WRITE) => sent,
-            () = progress.stops_for(STALL) => Err(stalled(&self.0, WRITE)),
+            error = patience::ends(&self.0, Some(&progress), WRITE) => Err(error),
         };
         // The caller's own error is the answer, whatever became of the connection.
         if let Some(error) = broken.take() {
@@ -190,27 +189,48 @@ impl Shared {
             Ok(error) => error.message,
             Err(_) => format!("status {status}"),
         };
-        let kind = match status {
-            // Of a user that does not exist the agent says that it is not authenticated; there are no tokens here.
-            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => ErrorKind::InvalidInput,
-            StatusCode::FORBIDDEN => ErrorKind::PermissionDenied,
-            // An agent that was started by an executable of another version.
-            StatusCode::NOT_FOUND if message.starts_with("no such endpoint") => ErrorKind::Unsupported,
-            StatusCode::NOT_FOUND => ErrorKind::NotFound,
-            StatusCode::CONFLICT => ErrorKind::Conflict,
-            StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::INSUFFICIENT_STORAGE
-            | StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::LimitExceeded,
-            _ => ErrorKind::Unexpected,
-        };
-        on(path, fail(kind, operation, fault::readable(&message)))
+        on(path, refusal(status, &message, operation))
     }
 }
 
-/// The agent neither takes nor gives any bytes.
-pub(super) fn stalled(link: &Link, operation: &'static str) -> Error {
-    let why = format!("the agent did not go on for {} s", STALL.as_secs());
-    unknown(operation, link.id().as_str(), why).with_retry(sandbar_core::Retry::OutcomeUnknown)
+/// What the plain endpoints refuse, by its status.
+fn refusal(status: StatusCode, message: &str, operation: &'static str) -> Error {
+    let kind = match status {
+        // Of a user that does not exist the agent says that it is not authenticated; there are no tokens here.
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => ErrorKind::InvalidInput,
+        StatusCode::FORBIDDEN => ErrorKind::PermissionDenied,
+        // An agent that was started by an executable of another version.
+        StatusCode::NOT_FOUND if message.starts_with("no such endpoint") => ErrorKind::Unsupported,
+        StatusCode::NOT_FOUND => ErrorKind::NotFound,
+        StatusCode::CONFLICT => ErrorKind::Conflict,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::INSUFFICIENT_STORAGE | StatusCode::PAYLOAD_TOO_LARGE => {
+            ErrorKind::LimitExceeded
+        }
+        _ => ErrorKind::Unexpected,
+    };
+    fail(kind, operation, fault::readable(message))
+}
+
+/// Why a body that came to its end is not whole all the same.
+fn ended_early(body: &ResponseBody, operation: &'static str) -> Option<Error> {
+    let told = body.trailers()?.get(ARCHIVE_ERROR_TRAILER)?;
+    Some(match serde_json::from_slice::<HttpError>(told.as_bytes()) {
+        Ok(error) => {
+            let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            refusal(status, &error.message, operation)
+        }
+        Err(cause) => fault::nonsense(operation, &cause).with_retry(Retry::Safe),
+    })
+}
+
+/// A connection that broke while something was read: that changes nothing inside.
+pub(super) fn only_read(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unavailable => error
+            .with_retry(Retry::Safe)
+            .with_hint("it ended early, and what came is not whole; nothing inside was changed: try again"),
+        _ => error,
+    }
 }
 
 /// The body of a file, and its length where the agent told one.
@@ -228,15 +248,18 @@ pub(super) fn content(
     let state = Some((link, response.into_body()));
     let body = stream::unfold(state, move |state| async move {
         let (link, mut body) = state?;
-        let Ok(chunk) = timeout(STALL, body.chunk()).await else {
-            return Some((Err(stalled(&link, operation)), None));
+        let chunk = tokio::select! {
+            biased;
+            chunk = body.chunk() => chunk,
+            error = patience::ends(&link, None, operation) => return Some((Err(only_read(error)), None)),
         };
-        match chunk? {
-            Ok(bytes) => Some((Ok(bytes), Some((link, body)))),
-            Err(cause) => {
+        match chunk {
+            Some(Ok(bytes)) => Some((Ok(bytes), Some((link, body)))),
+            Some(Err(cause)) => {
                 let error = link.lost(operation, Failure::Broken(cause)).await;
-                Some((Err(error), None))
+                Some((Err(only_read(error)), None))
             }
+            None => ended_early(&body, operation).map(|error| (Err(error), None)),
         }
     });
     body.boxed()

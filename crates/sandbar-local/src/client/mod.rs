@@ -15,6 +15,7 @@ mod guest;
 mod link;
 mod main_command;
 mod network;
+mod patience;
 mod pausing;
 mod pool;
 mod processes;

@@ -108,6 +108,10 @@ pub struct ComposeRequest {
     pub username: Option<String>,
 }
 
+/// The trailer in which the answer of `GET /sandbar/archive` says why it ended early, as an [`HttpError`](super::HttpError) in JSON. It is
+/// sent to clients that ask for trailers; for others the answer breaks off.
+pub const ARCHIVE_ERROR_TRAILER: &str = "sandbar-error";
+
 /// What an import of an archive brought: the answer of `POST /sandbar/archive`, which is no endpoint of envd's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
