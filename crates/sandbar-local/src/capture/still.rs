@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::ask::{ANSWER, misplaced};
 use crate::client::Link;
 use crate::error::{fail, gone, unknown};
-use crate::home::{Home, Lock};
+use crate::home::{AgentMark, Home, Lock};
 use crate::shim::protocol::{Op, Reply};
 use crate::store;
 
@@ -46,8 +46,19 @@ impl Still {
         })?;
         // A fork that was broken off: its files are as before.
         let home = Home::open(&link.inner().home)?.ok_or_else(|| gone(operation, id))?;
+        if !seen.folder.is_in_place(&home).map_err(|cause| blind(&cause))? {
+            return Err(gone(operation, id));
+        }
         let record = seen.folder.record().map_err(|cause| blind(&cause))?;
         let mut record = record.ok_or_else(|| gone(operation, id))?;
+        // Somebody may have started it between that look and this lock.
+        let agent = record.private.agent.as_ref();
+        if agent.map_or(Ok(false), AgentMark::lives).map_err(|cause| blind(&cause))? {
+            let why = format!("sandbox `{id}` was started meanwhile");
+            return Err(fail(ErrorKind::Conflict, operation, why)
+                .with_hint("try again")
+                .with_retry(sandbar_core::Retry::Safe));
+        }
         store::recover(&home, &seen.folder, &mut record)?;
         Ok(Self::Stopped(lock))
     }

@@ -1,11 +1,14 @@
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sandbar_core::{
-    Error, ErrorKind, ForkOptions, ForkOutcome, ForkVolumes, Forking, MountAccess, Result, Sandbox, State,
+    Error, ErrorKind, ForkOptions, ForkOutcome, ForkVolumes, Forking, MountAccess, Result, Sandbox,
+    SandboxId, State,
 };
+use sandbar_engine::LAYERS_FOLDER;
 
 use super::link::Link;
 use super::processes::Shared;
@@ -15,8 +18,8 @@ use crate::error::{fail, gone, io_error, not_running, unknown};
 use crate::home::{AgentMark, Folder, Home, Lock, Pending, StoredRecord};
 use crate::network;
 use crate::observe::Observed;
-use crate::shim::kept;
 use crate::shim::protocol::{CreateOrders, Op, Reply, Snapped};
+use crate::shim::{copy, kept};
 use crate::store::{self, Boot, Hold, LayerId, Merged, StoreLock};
 
 const FORK: &str = "fork";
@@ -85,7 +88,9 @@ impl Link {
                 }
                 State::Stopped => {
                     let (home, id, merged) = (self.home()?, self.id().clone(), merged.clone());
-                    let done = in_background(move || of_stopped(&home, &id, merged.as_ref())).await?;
+                    let executable = self.inner().executable()?;
+                    let work = move || of_stopped(&home, &id, &executable, merged.as_ref());
+                    let done = in_background(work).await?;
                     if let Some(snapped) = done {
                         return Ok(snapped);
                     }
@@ -113,7 +118,12 @@ impl Link {
 const STATES: usize = 400;
 
 /// Makes a layer of what a stopped sandbox wrote; `None` means that somebody guards it, or that it runs.
-fn of_stopped(home: &Home, id: &sandbar_core::SandboxId, merged: Option<&Merged>) -> Result<Option<Snapped>> {
+fn of_stopped(
+    home: &Home,
+    id: &SandboxId,
+    executable: &Path,
+    merged: Option<&Merged>,
+) -> Result<Option<Snapped>> {
     let blind = |cause: &dyn std::fmt::Display| unknown(FORK, id.as_str(), cause);
     let folder = Folder::open(home, id).map_err(|cause| blind(&cause))?;
     let folder = folder.ok_or_else(|| gone(FORK, id.as_str()))?;
@@ -131,6 +141,24 @@ fn of_stopped(home: &Home, id: &sandbar_core::SandboxId, merged: Option<&Merged>
     let write = |record: &StoredRecord| {
         folder.write_record(record).map_err(|cause| io_error(FORK, "`record.json`", cause))
     };
+    let is_alone = kept::orders(&folder, &record)
+        .map_err(|cause| io_error(FORK, "`orders.json`", cause))?
+        .is_some_and(|orders| kept::keeps_to_itself(&orders));
+    if !is_alone {
+        // Who has a descriptor of a file still writes to it.
+        return copy::of_stopped(home, &folder, &record, executable, merged).map(Some);
+    }
+    let has_written = folder.has_dir(LAYERS_FOLDER);
+    if !has_written.map_err(|cause| io_error(FORK, &format!("`{LAYERS_FOLDER}`"), cause))? {
+        // What it wrote became a layer before, and it did not run since.
+        let mut boot = record.private.boot.clone().unwrap_or_else(Boot::host);
+        if let Some(merged) = merged {
+            merged.apply(&mut boot.layers);
+        }
+        record.private.boot = Some(boot.clone());
+        write(&record)?;
+        return Ok(Some(Snapped { layers: boot.layers, mechanism: LAYER.to_owned(), copied_bytes: 0 }));
+    }
     let layer = LayerId::random()?;
     let before = record.clone();
     record.private.pending = Some(Pending::Moving { layer: layer.clone(), next: None });

@@ -12,7 +12,7 @@ use super::protocol::Snapped;
 use super::shared::Shared;
 use super::{log, sleep};
 use crate::error::{fail, found, io_error};
-use crate::home::{Folder, Home, Pending};
+use crate::home::{Folder, Home, Pending, StoredRecord};
 use crate::store::{Boot, LayerId, Merged, ROOT, STORE_BASE, Staged, StoreIds, USR};
 use crate::worker::{Job, Task, Worker};
 
@@ -31,7 +31,7 @@ pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> R
     let of = Arc::clone(shared);
     let copied = tokio::task::spawn_blocking(move || {
         let ids = of.look(|record| record.private.ids.clone());
-        copy(&of.home, &of.folder, &ids)
+        copy(&of.home, &of.folder, &ids, Path::new(OWN_FILE))
     });
     let copied = copied.await.unwrap_or_else(|cause| {
         Err(fail(ErrorKind::Unexpected, FORK, format!("the copy was lost: {cause}")))
@@ -39,14 +39,18 @@ pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> R
     if let Some(still) = still {
         still.over()?;
     }
-    let Copied { layer, bytes, shared: cloned } = copied?;
-    let mut layers = shared.look(|record| record.private.boot.clone().unwrap_or_else(Boot::host)).layers;
-    if let Some(merged) = merged {
-        merged.apply(&mut layers);
-    }
-    layers.insert(0, layer);
-    let mechanism = if bytes > 0 && cloned == bytes { REFLINK } else { COPY };
-    Ok(Snapped { layers, mechanism: mechanism.to_owned(), copied_bytes: bytes - cloned.min(bytes) })
+    copied.map(|copied| shared.look(|record| copied.over(record, merged)))
+}
+
+/// The same of a sandbox that is stopped. Blocks; the caller holds its lock, and the store.
+pub(crate) fn of_stopped(
+    home: &Home,
+    folder: &Folder,
+    record: &StoredRecord,
+    executable: &Path,
+    merged: Option<&Merged>,
+) -> Result<Snapped> {
+    Ok(copy(home, folder, &record.private.ids, executable)?.over(record, merged))
 }
 
 /// A sandbox all of whose processes stand still; the record says so, for whoever comes if this shim is gone.
@@ -90,14 +94,28 @@ struct Copied {
     shared: u64,
 }
 
+impl Copied {
+    /// What a copy boots from: this over what the sandbox itself does.
+    fn over(self, record: &StoredRecord, merged: Option<&Merged>) -> Snapped {
+        let Self { layer, bytes, shared } = self;
+        let mut layers = record.private.boot.clone().unwrap_or_else(Boot::host).layers;
+        if let Some(merged) = merged {
+            merged.apply(&mut layers);
+        }
+        layers.insert(0, layer);
+        let mechanism = if bytes > 0 && shared == bytes { REFLINK } else { COPY };
+        Snapped { layers, mechanism: mechanism.to_owned(), copied_bytes: bytes - shared.min(bytes) }
+    }
+}
+
 /// Copies the writable layers of a sandbox, in which nothing goes on, into a layer.
-fn copy(home: &Home, folder: &Folder, ids: &IdMode) -> Result<Copied> {
+fn copy(home: &Home, folder: &Folder, ids: &IdMode, executable: &Path) -> Result<Copied> {
     let theirs = StoreIds::of_sandbox(ids);
     let ours = match &theirs {
         StoreIds::Range { .. } => StoreIds::Range { first: STORE_BASE },
         others => others.clone(),
     };
-    let worker = Worker::new(Path::new(OWN_FILE), ours.clone());
+    let worker = Worker::new(executable, ours.clone());
     let staged = Staged::new(home, ours)?;
     let (mut bytes, mut shared) = (0, 0);
     for (written, part) in [("upper", ROOT), ("usr-upper", USR)] {

@@ -55,10 +55,9 @@ pub(super) fn create(
         Ok(configuration) => configuration,
         Err(error) => return Err(undo(&parts, error, Some(record))),
     };
-    let Parts { home, folder, lock, shape, cgroup, agent, log, .. } = parts;
+    let Parts { home, folder, lock, cgroup, agent, log, .. } = parts;
     let mut shared = Shared::new(home, folder, lock, record, cgroup, agent.pidfd);
-    // Through a folder of the host's that others use, too, a descriptor can be handed out of the sandbox, and work on what it names afterwards.
-    if shape.mounts.is_empty() && shape.volumes.is_empty() {
+    if super::kept::keeps_to_itself(orders) {
         shared.untouched_layers = Layers::Kept;
     }
     let wish = Wish {

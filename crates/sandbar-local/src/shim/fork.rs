@@ -10,7 +10,6 @@ use sandbar_egress::intercept::Authority;
 use tokio::time::timeout;
 
 use super::prepare::{Run, relaunch};
-use super::processes::Tree;
 use super::protocol::{CreateOrders, Snapped};
 use super::shared::Shared;
 use super::{agent, egress, guard, kept, log, processes};
@@ -55,6 +54,10 @@ async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Optio
     let Some(mut orders) = orders.map_err(|cause| io_error(FORK, "`orders.json`", cause))? else {
         return Ok(None);
     };
+    if !kept::keeps_to_itself(&orders) {
+        // Who has a descriptor of a file would go on to write to what is the copy's, too.
+        return Ok(None);
+    }
     if let Some(merged) = merged {
         merged.apply(&mut orders.boot.layers);
     }
@@ -82,9 +85,9 @@ async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Optio
     }
 }
 
-/// Whether nothing runs but the agent. By its descendants, which all that is inside are: an agent of before may still be on its way out beside it.
+/// Whether nothing runs but the agent; what can't be looked at is taken for something. An agent of before may still be on its way out beside it.
 fn is_alone(shared: &Shared) -> bool {
-    Tree::look(shared).is_some_and(|tree| !tree.is_busy())
+    processes::is_alone(shared).unwrap_or(false)
 }
 
 /// An agent that begins nothing new. Should it not be told that this is over, it goes on after some seconds.

@@ -40,6 +40,12 @@ pub(crate) fn orders(folder: &Folder, record: &StoredRecord) -> io::Result<Optio
     Ok(Some(orders))
 }
 
+/// Whether nobody else can come to hold a file of the sandbox' own: through a folder that others use, too, whatever its access, a descriptor can be handed
+/// out of the sandbox, and work on what it names afterwards.
+pub(crate) fn keeps_to_itself(orders: &CreateOrders) -> bool {
+    orders.mounts.is_empty() && orders.volumes.is_empty()
+}
+
 /// The policy in force, with its secrets; nothing where it denies all.
 fn policy(folder: &Folder, record: &StoredRecord) -> io::Result<Option<SealedPolicy>> {
     let policy = match &record.egress.policy {

@@ -2,7 +2,7 @@
 
 mod adopt;
 mod agent;
-mod copy;
+pub(crate) mod copy;
 mod create;
 mod disk;
 mod egress;

@@ -1,9 +1,14 @@
+use std::io;
+
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::shared::Shared;
 
 /// Processes of one sandbox that are looked at: more is a fork bomb, and above any limit that is watched.
 const MAX_PROCESSES: usize = 100_000;
+/// The flag of a thread that has begun to end, `PF_EXITING` of the kernel.
+const EXITING: u64 = 0x4;
 /// How long the exact look at memory may take: a process can keep it waiting, by keeping its own map busy.
 const EXACT: std::time::Duration = std::time::Duration::from_secs(3);
 
@@ -66,6 +71,66 @@ fn state(pid: Pid) -> Option<char> {
 /// Whether anything but the agent runs, without looking further.
 pub(super) fn any_but_agent(shared: &Shared) -> bool {
     agent(shared).is_some_and(|agent| !children(agent.as_raw_nonzero().get()).1.is_empty())
+}
+
+/// Whether nothing runs but the agent, and what is on its way out already. By the control group where there is one, since nothing leaves that; else by the
+/// agent's children, since it is the parent of all that lose theirs.
+pub(super) fn is_alone(shared: &Shared) -> io::Result<bool> {
+    let agent = agent(shared).ok_or(io::ErrorKind::NotFound)?;
+    if let Some(group) = &shared.cgroup {
+        let processes = group.processes().map_err(io::Error::other)?;
+        if processes.contains(&agent) {
+            for pid in processes.into_iter().filter(|pid| *pid != agent) {
+                if !is_ending(pid)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+    }
+    has_no_children(agent.as_raw_nonzero().get())
+}
+
+/// Whether a process is gone, or all its threads have begun to go: none of them runs a program any more.
+fn is_ending(pid: Pid) -> io::Result<bool> {
+    let place = format!("/proc/{}/task", pid.as_raw_nonzero());
+    let Some(tasks) = gone_is_none(std::fs::read_dir(place))? else { return Ok(true) };
+    for task in tasks {
+        let Some(task) = gone_is_none(task)? else { continue };
+        let Some(stat) = gone_is_none(std::fs::read_to_string(task.path().join("stat")))? else { continue };
+        // Its name may hold anything, a parenthesis too. After that come the state, and as the seventh its flags.
+        let flags = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(6)?.parse::<u64>().ok());
+        let flags = flags.ok_or(io::ErrorKind::InvalidData)?;
+        if flags & EXITING == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a process has no children; one that can't be looked at whole is an error.
+fn has_no_children(pid: i32) -> io::Result<bool> {
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let children = std::fs::read_to_string(task?.path().join("children"))?;
+        if !children.trim_ascii().is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What is gone is nothing; everything else that goes wrong stays an error.
+fn gone_is_none<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        Err(cause)
+            if cause.kind() == io::ErrorKind::NotFound
+                || cause.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
+        {
+            Ok(None)
+        }
+        Err(cause) => Err(cause),
+    }
 }
 
 fn walk(root: Pid) -> Option<Tree> {
@@ -152,6 +217,21 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(whole, Ok(true));
         assert_eq!(walk(pid), None, "it is gone");
+    }
+
+    #[test]
+    fn what_can_not_be_looked_at_is_an_error_and_what_ends_is_nothing() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(!is_ending(pid).unwrap());
+        assert!(has_no_children(pid.as_raw_nonzero().get()).unwrap());
+        assert!(!has_no_children(rustix::process::getpid().as_raw_nonzero().get()).unwrap());
+        child.kill().unwrap();
+        let ended = crate::wait::until(std::time::Duration::from_secs(5), || is_ending(pid));
+        assert!(ended.unwrap(), "nobody took note of its end yet");
+        child.wait().unwrap();
+        assert!(is_ending(pid).unwrap());
+        assert!(has_no_children(pid.as_raw_nonzero().get()).is_err(), "it is gone");
     }
 
     #[tokio::test]

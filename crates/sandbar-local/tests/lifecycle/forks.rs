@@ -126,9 +126,16 @@ async fn a_stopped_one_is_forked_and_stays_stopped() {
     assert_eq!(outcome.mechanism, "layer");
     assert_eq!(text(&*copy, "cat ~/file; echo more >> ~/file").await, "kept");
     assert_eq!(parent.record().await.expect("a record").state, State::Stopped);
+    // Nothing was written since.
+    let (second, outcome) = fork(&*parent).await;
+    assert_eq!(outcome.mechanism, "layer");
+    assert_eq!(text(&*second, "cat ~/file; echo more >> ~/file").await, "kept");
+    assert_eq!(parent.record().await.expect("a record").state, State::Stopped);
     parent.require_pausing().expect("pausing").resume().await.expect("started");
-    assert_eq!(text(&*parent, "cat ~/file").await, "kept");
-    end(&bed, &[&*copy, &*parent]).await;
+    assert_eq!(text(&*parent, "cat ~/file; echo its >> ~/file").await, "kept");
+    let (third, _) = fork(&*parent).await;
+    assert_eq!(text(&*third, "cat ~/file").await, "kept\nits");
+    end(&bed, &[&*copy, &*second, &*third, &*parent]).await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod disk;
 mod evasions;
 mod forks;
 mod frozen;
+mod handed_out;
 mod hostile;
 mod hostile_network;
 mod input;
