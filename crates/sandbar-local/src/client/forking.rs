@@ -55,10 +55,9 @@ impl Link {
                 .with_resource(format!("sandbox name `{name}`"))
                 .with_hint("choose another name, or destroy that sandbox"));
         }
-        // Until the copy's record names the layer.
-        let _store = in_background(move || StoreLock::take(&home, Hold::Shared, FORK)).await?;
         let merged = self.compact(&seen).await?;
-        let Snapped { layers, mechanism, copied_bytes } = self.snapshot(merged).await?;
+        // The store is held until the copy's record names the layer.
+        let (Snapped { layers, mechanism, copied_bytes }, _store) = self.snapshot(merged).await?;
         let seen = self.see(FORK)?;
         let mut orders = child_orders(&seen, volumes)?;
         orders.name = name;
@@ -72,19 +71,20 @@ impl Link {
     }
 
     /// What a copy boots from, of the parent as it is at some moment of this call.
-    async fn snapshot(&self, merged: Option<Merged>) -> Result<Snapped> {
+    async fn snapshot(&self, merged: Option<Merged>) -> Result<(Snapped, StoreLock)> {
         let id = self.id().as_str();
         for _ in 0..STATES {
             let seen = self.see(FORK)?;
             match seen.state() {
                 State::Running | State::Sleeping => {
-                    return match self
-                        .ask_shim_of_any(|| Op::Snapshot { merged: merged.clone() }, COPY, FORK)
-                        .await?
-                    {
-                        Reply::Snapshot(snapped) => Ok(snapped),
-                        _ => Err(misplaced(FORK)),
-                    };
+                    let op = || Op::Snapshot { merged: merged.clone() };
+                    let (reply, stream) = self.ask_shim_asleep(op, COPY, FORK).await?;
+                    let Reply::Snapshot(snapped) = reply else { return Err(misplaced(FORK)) };
+                    let home = self.home()?;
+                    let store = in_background(move || StoreLock::take(&home, Hold::Shared, FORK)).await?;
+                    // Until now the shim held it.
+                    drop(stream);
+                    return Ok((snapped, store));
                 }
                 State::Stopped => {
                     let (home, id, merged) = (self.home()?, self.id().clone(), merged.clone());
@@ -123,7 +123,7 @@ fn of_stopped(
     id: &SandboxId,
     executable: &Path,
     merged: Option<&Merged>,
-) -> Result<Option<Snapped>> {
+) -> Result<Option<(Snapped, StoreLock)>> {
     let blind = |cause: &dyn std::fmt::Display| unknown(FORK, id.as_str(), cause);
     let folder = Folder::open(home, id).map_err(|cause| blind(&cause))?;
     let folder = folder.ok_or_else(|| gone(FORK, id.as_str()))?;
@@ -148,25 +148,26 @@ fn of_stopped(
         // Who has a descriptor of a file still writes to it.
         return copy::of_stopped(home, &folder, &record, executable, merged).map(Some);
     }
+    let store = StoreLock::take(home, Hold::Shared, FORK)?;
+    let mut boot = record.private.boot.clone().unwrap_or_else(Boot::host);
+    if let Some(merged) = merged {
+        merged.apply_if_there(home, &mut boot.layers)?;
+    }
+    let snapped = |boot: &Boot| {
+        let layers = boot.layers.clone();
+        (Snapped { layers, mechanism: LAYER.to_owned(), copied_bytes: 0 }, store)
+    };
     let has_written = folder.has_dir(LAYERS_FOLDER);
     if !has_written.map_err(|cause| io_error(FORK, &format!("`{LAYERS_FOLDER}`"), cause))? {
         // What it wrote became a layer before, and it did not run since.
-        let mut boot = record.private.boot.clone().unwrap_or_else(Boot::host);
-        if let Some(merged) = merged {
-            merged.apply(&mut boot.layers);
-        }
         record.private.boot = Some(boot.clone());
         write(&record)?;
-        return Ok(Some(Snapped { layers: boot.layers, mechanism: LAYER.to_owned(), copied_bytes: 0 }));
+        return Ok(Some(snapped(&boot)));
     }
     let layer = LayerId::random()?;
     let before = record.clone();
     record.private.pending = Some(Pending::Moving { layer: layer.clone(), next: None });
     write(&record)?;
-    let mut boot = record.private.boot.clone().unwrap_or_else(Boot::host);
-    if let Some(merged) = merged {
-        merged.apply(&mut boot.layers);
-    }
     boot.layers.insert(0, layer.clone());
     record.private.boot = Some(boot.clone());
     record.private.pending = None;
@@ -179,7 +180,7 @@ fn of_stopped(
             Err(left) => error.with_left_behind(left.to_string()),
         });
     }
-    Ok(Some(Snapped { layers: boot.layers, mechanism: LAYER.to_owned(), copied_bytes: 0 }))
+    Ok(Some(snapped(&boot)))
 }
 
 /// The orders for a copy, but for what it boots from; refuses what can't be copied.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags, openat};
 use sandbar_core::{ErrorKind, Result};
 use sandbar_engine::{IdMode, LAYERS_FOLDER};
+use tokio::sync::oneshot;
 
 use super::protocol::Snapped;
 use super::shared::Shared;
 use super::{log, sleep};
 use crate::error::{fail, found, io_error};
 use crate::home::{Folder, Home, Pending, StoredRecord};
-use crate::store::{Boot, LayerId, Merged, ROOT, STORE_BASE, Staged, StoreIds, USR};
+use crate::store::{Boot, Hold, LayerId, Merged, ROOT, STORE_BASE, Staged, StoreIds, StoreLock, USR};
 use crate::worker::{Job, Task, Worker};
 
 const FORK: &str = "fork";
@@ -24,33 +25,39 @@ const REFLINK: &str = "reflink";
 /// This executable, also where another has its place by now.
 const OWN_FILE: &str = "/proc/self/exe";
 
-/// Makes a layer of a copy of what was written. One that sleeps sleeps on. The caller holds the turn.
-pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Snapped> {
+/// Makes a layer of a copy of what was written. One that sleeps sleeps on. The caller holds the turn. The store is held from when the layer is there.
+pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<(Snapped, StoreLock)> {
     let sleeps = shared.look(|record| record.private.asleep.is_some());
     let still = if sleeps { None } else { Some(Still::of(shared).await?) };
     let of = Arc::clone(shared);
-    let copied = tokio::task::spawn_blocking(move || {
+    let (done, is_done) = oneshot::channel::<()>();
+    let copying = tokio::task::spawn_blocking(move || {
         let ids = of.look(|record| record.private.ids.clone());
-        copy(&of.home, &of.folder, &ids, Path::new(OWN_FILE))
+        copy(&of.home, &of.folder, &ids, Path::new(OWN_FILE), move || drop(done))
     });
-    let copied = copied.await.unwrap_or_else(|cause| {
-        Err(fail(ErrorKind::Unexpected, FORK, format!("the copy was lost: {cause}")))
-    });
+    // It goes on while the copy waits for the store, and after a copy that did not come off.
+    let _ = is_done.await;
     if let Some(still) = still {
         still.over()?;
     }
-    copied.map(|copied| shared.look(|record| copied.over(record, merged)))
+    let copied = copying.await.unwrap_or_else(|cause| {
+        Err(fail(ErrorKind::Unexpected, FORK, format!("the copy was lost: {cause}")))
+    });
+    let (copied, store) = copied?;
+    let boot = shared.look(|record| record.private.boot.clone());
+    Ok((copied.over(&shared.home, boot, merged)?, store))
 }
 
-/// The same of a sandbox that is stopped. Blocks; the caller holds its lock, and the store.
+/// The same of a sandbox that is stopped. Blocks; the caller holds its lock.
 pub(crate) fn of_stopped(
     home: &Home,
     folder: &Folder,
     record: &StoredRecord,
     executable: &Path,
     merged: Option<&Merged>,
-) -> Result<Snapped> {
-    Ok(copy(home, folder, &record.private.ids, executable)?.over(record, merged))
+) -> Result<(Snapped, StoreLock)> {
+    let (copied, store) = copy(home, folder, &record.private.ids, executable, || ())?;
+    Ok((copied.over(home, record.private.boot.clone(), merged)?, store))
 }
 
 /// A sandbox all of whose processes stand still; the record says so, for whoever comes if this shim is gone.
@@ -96,20 +103,27 @@ struct Copied {
 
 impl Copied {
     /// What a copy boots from: this over what the sandbox itself does.
-    fn over(self, record: &StoredRecord, merged: Option<&Merged>) -> Snapped {
+    fn over(self, home: &Home, boot: Option<Boot>, merged: Option<&Merged>) -> Result<Snapped> {
         let Self { layer, bytes, shared } = self;
-        let mut layers = record.private.boot.clone().unwrap_or_else(Boot::host).layers;
+        let mut layers = boot.unwrap_or_else(Boot::host).layers;
         if let Some(merged) = merged {
-            merged.apply(&mut layers);
+            merged.apply_if_there(home, &mut layers)?;
         }
         layers.insert(0, layer);
         let mechanism = if bytes > 0 && shared == bytes { REFLINK } else { COPY };
-        Snapped { layers, mechanism: mechanism.to_owned(), copied_bytes: bytes - shared.min(bytes) }
+        Ok(Snapped { layers, mechanism: mechanism.to_owned(), copied_bytes: bytes - shared.min(bytes) })
     }
 }
 
-/// Copies the writable layers of a sandbox, in which nothing goes on, into a layer.
-fn copy(home: &Home, folder: &Folder, ids: &IdMode, executable: &Path) -> Result<Copied> {
+/// Copies the writable layers of a sandbox, in which nothing goes on, into a layer. Something may go on from `is_copied` on. The copy may take long, so the
+/// store is taken only after it.
+fn copy(
+    home: &Home,
+    folder: &Folder,
+    ids: &IdMode,
+    executable: &Path,
+    is_copied: impl FnOnce(),
+) -> Result<(Copied, StoreLock)> {
     let theirs = StoreIds::of_sandbox(ids);
     let ours = match &theirs {
         StoreIds::Range { .. } => StoreIds::Range { first: STORE_BASE },
@@ -133,9 +147,11 @@ fn copy(home: &Home, folder: &Folder, ids: &IdMode, executable: &Path) -> Result
         bytes += report.bytes;
         shared += report.shared;
     }
+    is_copied();
+    let store = StoreLock::take(home, Hold::Shared, FORK)?;
     let layer = LayerId::random()?;
     staged.finish(&layer, Some(bytes))?;
-    Ok(Copied { layer, bytes, shared })
+    Ok((Copied { layer, bytes, shared }, store))
 }
 
 fn open(folder: &Folder, name: &str) -> Result<Option<OwnedFd>> {

@@ -17,7 +17,7 @@ use crate::ctl;
 use crate::error::{fail, io_error};
 use crate::home::{AgentMark, Pending};
 use crate::inside::Received;
-use crate::store::{self, Boot, LayerId, Merged};
+use crate::store::{self, Boot, Hold, LayerId, Merged, StoreLock};
 use crate::template::Base;
 
 const FORK: &str = "fork";
@@ -33,8 +33,8 @@ const LOOK: Duration = Duration::from_micros(200);
 /// Nothing but the agent holds the files: the writable layers become a read-only one, and another agent goes on over it.
 pub(crate) const LAYER: &str = "layer";
 
-/// Makes the layer. The caller holds the store.
-pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Snapped> {
+/// Makes the layer. Nothing of it goes before somebody else names it, as long as the store is held.
+pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<(Snapped, StoreLock)> {
     let _turn = shared.turning.lock().await;
     if let Some(snapped) = by_layer(shared, merged).await? {
         return Ok(snapped);
@@ -43,7 +43,7 @@ pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> R
 }
 
 /// By moving the writable layers; `None` means that it can't be done so, and all is as before.
-async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Option<Snapped>> {
+async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Option<(Snapped, StoreLock)>> {
     let has_more =
         |record: &crate::home::StoredRecord| record.main.is_some() || record.private.asleep.is_some();
     if shared.look(has_more) {
@@ -58,15 +58,16 @@ async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Optio
         // Who has a descriptor of a file would go on to write to what is the copy's, too.
         return Ok(None);
     }
-    if let Some(merged) = merged {
-        merged.apply(&mut orders.boot.layers);
-    }
     let end = Instant::now() + ENDING;
     while !is_alone(shared) {
         if Instant::now() >= end {
             return Ok(None);
         }
         tokio::time::sleep(LOOK).await;
+    }
+    let store = hold_store(shared).await?;
+    if let Some(merged) = merged {
+        merged.apply_if_there(&shared.home, &mut orders.boot.layers)?;
     }
     let Some(quiet) = Silent::of(shared).await? else { return Ok(None) };
     // The next agent goes on with them: who connects meanwhile waits, and is served.
@@ -76,13 +77,21 @@ async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Optio
         Err(failure) => return Err(quiet.over(not_given(&failure)).await),
     };
     match replace(shared, orders, &listeners).await {
-        Ok(Some(snapped)) => Ok(Some(snapped)),
+        Ok(Some(snapped)) => Ok(Some((snapped, store))),
         Ok(None) => {
             quiet.end().await;
             Ok(None)
         }
         Err(error) => Err(quiet.over(error).await),
     }
+}
+
+async fn hold_store(shared: &Arc<Shared>) -> Result<StoreLock> {
+    let of = Arc::clone(shared);
+    let taken = tokio::task::spawn_blocking(move || StoreLock::take(&of.home, Hold::Shared, FORK)).await;
+    taken.unwrap_or_else(|cause| {
+        Err(fail(ErrorKind::Unexpected, FORK, format!("the store was not taken: {cause}")))
+    })
 }
 
 /// Whether nothing runs but the agent; what can't be looked at is taken for something. An agent of before may still be on its way out beside it.

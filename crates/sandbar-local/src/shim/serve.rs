@@ -17,11 +17,15 @@ use super::shared::Shared;
 use super::{SHIM_SOCKET, agent, egress, fork, guard, hold, main_command, ports, resize, sleep, usage};
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::{Folder, Home};
+use crate::store::Merged;
 
 /// Connections served at once; more wait in the listener's queue.
 const CONNECTIONS: usize = 128;
 /// How long a connection may be silent before it is closed: callers ask at once and go away.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long the store is held for somebody who is told of a layer; to take it, too, takes no time. Shorter than others wait for the store.
+const TAKEN_OVER: Duration = Duration::from_secs(10);
 
 /// The listener of `shim.sock`, in place of one that an earlier shim left.
 pub(super) fn listen(home: &Home, folder: &Folder) -> Result<UnixListener> {
@@ -82,6 +86,10 @@ async fn converse(
                 drop(permit);
                 return hold::hold(shared, stream).await;
             }
+            Op::Snapshot { merged } => {
+                drop(permit);
+                return snapshot(shared, stream, merged.as_ref()).await;
+            }
             Op::Destroy => {
                 let _answering = shared.answer();
                 let reply = match shared.ask_end().await {
@@ -98,6 +106,22 @@ async fn converse(
                 send(&mut stream, &reply).await?;
             }
         }
+    }
+}
+
+/// Makes a layer for a copy, and keeps it from going until the other side holds the store itself: then that ends the connection.
+async fn snapshot(
+    shared: &Arc<Shared>,
+    mut stream: BufStream<UnixStream>,
+    merged: Option<&Merged>,
+) -> std::io::Result<()> {
+    match fork::snapshot(shared, merged).await {
+        Ok((snapped, _store)) => {
+            send(&mut stream, &Reply::Snapshot(snapped)).await?;
+            let _ = timeout(TAKEN_OVER, stream.read(&mut [0])).await;
+            Ok(())
+        }
+        Err(error) => send(&mut stream, &Reply::Failed(ErrorForm::from(&error))).await,
     }
 }
 
@@ -121,7 +145,6 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
         }
         Op::SetPolicy { policy } => egress::set_policy(shared, policy).await.map(|()| Reply::PolicySet),
         Op::Egress => egress::read(shared).await.map(Reply::Egress),
-        Op::Snapshot { merged } => fork::snapshot(shared, merged.as_ref()).await.map(Reply::Snapshot),
         Op::Explain { destination, port, protocol } => {
             egress::explain(shared, &destination, port, protocol).map(Reply::Explained)
         }
@@ -131,7 +154,7 @@ async fn answer(shared: &Arc<Shared>, op: Op) -> Result<Reply> {
             ports::unpublish(shared, port).map(|was_published| Reply::Unpublished { was_published })
         }
         // The others end the conversation and were dealt with before.
-        Op::Hello | Op::Destroy | Op::Dial { .. } | Op::Hold => {
+        Op::Hello | Op::Destroy | Op::Dial { .. } | Op::Hold | Op::Snapshot { .. } => {
             Ok(Reply::Hello { version: env!("CARGO_PKG_VERSION").to_owned() })
         }
     }

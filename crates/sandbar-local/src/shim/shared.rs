@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use super::ports::Ports;
 use crate::audit;
 use crate::error::ErrorForm;
 use crate::home::{Folder, Home, Lock, StoredRecord, now};
+use crate::store::LayerId;
 use crate::teardown::Layers;
 
 /// What the tasks of a shim have in common.
@@ -30,6 +32,8 @@ pub(super) struct Shared {
     pub(super) ports: Ports,
     pub(super) egress: Egress,
     pub(super) counters: Mutex<Counters>,
+    /// Bytes on disk of layers that are moments of this sandbox or one before it, as far as they were measured.
+    pub(super) moments: Mutex<BTreeMap<LayerId, u64>>,
     /// Up to where the main command was followed.
     pub(super) main_progress: watch::Sender<Progress>,
     /// Held while limits change: one change at a time.
@@ -72,6 +76,7 @@ impl Shared {
             ports: Ports::default(),
             egress: Egress::default(),
             counters: Mutex::new(counters),
+            moments: Mutex::default(),
             main_progress: watch::Sender::default(),
             resizing: tokio::sync::Mutex::default(),
             turning: tokio::sync::Mutex::default(),

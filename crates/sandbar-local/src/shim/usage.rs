@@ -10,6 +10,7 @@ use super::processes::{self, Tree};
 use super::protocol::Usage;
 use super::shared::{Shared, hold};
 use crate::error::{engine, fail};
+use crate::store::{self, LayerId};
 
 /// How long one count of what was written may take: some millions of files that are in the machine's memory, as those that were just written are.
 pub(super) const DISK_BOUND: Duration = Duration::from_secs(15);
@@ -79,13 +80,31 @@ pub(super) async fn count(
             memory: what == What::Memory,
             bound: if what == What::Disk { DISK_BOUND } else { MEMORY_BOUND },
         };
-        let counted = sandbar_engine::usage::measure(&request).map_err(|cause| engine("count", cause))?;
+        let mut counted = sandbar_engine::usage::measure(&request).map_err(|cause| engine("count", cause))?;
         if what == What::Disk {
+            counted.disk_bytes = counted.disk_bytes.saturating_add(moments(&shared)?);
             hold(&shared.counters).disk_bytes = Some(counted.disk_bytes);
         }
         Ok(counted)
     });
     counted.await.unwrap_or_else(|_| Err(fail(ErrorKind::Unexpected, "count", "the count was given up")))
+}
+
+/// Bytes on disk of the layers that are moments of a sandbox: what it wrote counts for its limit before a fork and after it, and for its copies as if each
+/// had written it. Nothing changes such a layer, so each is measured once.
+fn moments(shared: &Shared) -> sandbar_core::Result<u64> {
+    let layers = shared.look(|record| record.private.boot.as_ref().map(|boot| boot.layers.clone()));
+    let mut sum = 0_u64;
+    for id in layers.unwrap_or_default().into_iter().filter(LayerId::is_snapshot) {
+        let known = hold(&shared.moments).get(&id).copied();
+        let bytes = match known {
+            Some(bytes) => Ok(bytes),
+            None => store::layer_size(&shared.home, &id, DISK_BOUND),
+        }?;
+        hold(&shared.moments).insert(id, bytes);
+        sum = sum.saturating_add(bytes);
+    }
+    Ok(sum)
 }
 
 /// Counts that did not come off, one after the other. One may be bad luck; a sandbox that can't be counted at all must not get away with it.

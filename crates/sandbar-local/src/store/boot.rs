@@ -63,7 +63,7 @@ impl Boot {
         let is_snapshot = self.layers.first().is_some_and(LayerId::is_snapshot);
         for id in &self.layers {
             if !home.has_layer(id)? {
-                return Err(missing(id));
+                return Err(missing(&self.template, id));
             }
         }
         if self.template.as_str() == template::HOST || is_snapshot {
@@ -84,7 +84,7 @@ impl Boot {
     pub(crate) fn open(&self, home: &Home, base: &Base, ids: &IdMode) -> Result<OpenBoot> {
         let mut layers = Vec::with_capacity(self.layers.len());
         for id in &self.layers {
-            let layer = Layer::open(home, id)?.ok_or_else(|| missing(id))?;
+            let layer = Layer::open(home, id)?.ok_or_else(|| missing(&self.template, id))?;
             if let Some(why) = layer.document.ids.mismatch(ids) {
                 return Err(unusable(&self.template, why));
             }
@@ -99,8 +99,8 @@ impl Boot {
     }
 }
 
-fn missing(id: &LayerId) -> Error {
-    fail(ErrorKind::NotFound, "create", format!("layer `{id}` is gone"))
+fn missing(template: &TemplateId, id: &LayerId) -> Error {
+    fail(ErrorKind::NotFound, "create", format!("layer `{id}` of template `{template}` is gone"))
         .with_hint("make the template again, or create from another one")
 }
 

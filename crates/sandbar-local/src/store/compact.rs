@@ -25,16 +25,24 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    /// A stack with it, where it fits on that and nobody removed it. For whoever holds the store.
+    pub(crate) fn apply_if_there(&self, home: &Home, layers: &mut Vec<LayerId>) -> Result<()> {
+        if home.has_layer(&self.into)? {
+            self.apply(layers);
+        }
+        Ok(())
+    }
+
     /// A stack with it, where it fits on that.
-    pub(crate) fn apply(&self, layers: &mut Vec<LayerId>) {
+    fn apply(&self, layers: &mut Vec<LayerId>) {
         if layers.starts_with(&self.of) {
             layers.splice(..self.of.len(), [self.into.clone()]);
         }
     }
 }
 
-/// Makes one layer of the topmost of a stack that is too deep; `None` means that it is not. Blocks. The caller holds the store until a record names what
-/// this made.
+/// Makes one layer of the topmost of a stack that is too deep; `None` means that it is not. Blocks, and takes as long as a copy, so nobody holds the store
+/// meanwhile: what this made may go before somebody names it, and [`Merged::apply_if_there`] is for who does.
 pub(crate) fn compact(
     home: &Home,
     executable: &Path,

@@ -1,4 +1,5 @@
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{LayerId, StoreIds};
-use crate::error::{fail, found, io_error};
+use crate::error::{engine, fail, found, io_error};
 use crate::home::Home;
 
 /// The folder of all layers, in the data folder.
@@ -91,6 +92,20 @@ impl Layer {
         let owners = self.document.ids.owners();
         self.usr.as_ref().map(|usr| Lower { dir: usr.as_fd(), owners })
     }
+}
+
+/// Bytes that a layer takes on disk, measured within `bound`.
+pub(crate) fn layer_size(home: &Home, id: &LayerId, bound: Duration) -> Result<u64> {
+    const MEASURE: &str = "measure";
+    let named = || format!("layer `{id}`");
+    let document = LayerDocument::read(home, id)?
+        .ok_or_else(|| fail(ErrorKind::NotFound, MEASURE, format!("{} is gone", named())))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(home, format!("{LAYERS}/{id}"), flags, Mode::empty())
+        .map_err(|cause| io_error(MEASURE, &named(), cause))?;
+    sandbar_engine::stored_size(folder.as_fd(), &document.ids.to_mode(), bound)
+        .map(|size| size.bytes)
+        .map_err(|cause| engine(MEASURE, cause))
 }
 
 impl Home {

@@ -21,7 +21,7 @@ mod volume;
 pub(crate) use boot::{Boot, OpenBoot, TemplateDefaults};
 pub(crate) use compact::{Merged, compact};
 pub(crate) use ids::{LayerId, STORE_BASE, StoreIds};
-pub(crate) use layer::{LAYERS, Layer, LayerDocument, ROOT, USR};
+pub(crate) use layer::{LAYERS, Layer, LayerDocument, ROOT, USR, layer_size};
 pub(crate) use lock::{Hold, StoreLock};
 pub(crate) use moved::{move_back, move_out, recover};
 pub(crate) use stage::{Staged, sweep as sweep_layers};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::FlockOperation;
 use sandbar_core::{
     Command, CreateOptions, Deadline, DeadlineMode, EgressPolicy, EnvVars, ForkOptions, ForkOutcome, Labels,
     Lifetime, ProviderExt, Sandbox, SandboxExt, SandboxProvider, State,
@@ -384,4 +385,72 @@ async fn volumes_are_shared_read_only_or_not_at_all() {
     let grandchild = copy.require_forking().expect("forking").fork(shared()).await.expect("a copy").0;
     assert_eq!(text(&*grandchild, "touch /data/mine 2>/dev/null || echo refused").await, "refused");
     end(&bed, &[&*grandchild, &*copy, &*parent]).await;
+}
+
+/// Copies of one parent, one after the other, each gone before the next: its layers stay few.
+pub(crate) async fn of_one(count: u32) {
+    let Some(bed) = Bed::new() else { return };
+    let parent = create(&bed.provider()).await;
+    for n in 1..=count {
+        text(&*parent, &format!("echo {n} > ~/last; touch ~/f{n}")).await;
+        let (copy, outcome) = fork(&*parent).await;
+        assert_eq!(outcome.mechanism, "layer", "{n}");
+        let seen = text(&*copy, "cat ~/last; ls ~ | grep -c ^f").await;
+        assert_eq!(seen, format!("{n}\n{n}"));
+        copy.destroy().await.expect("destroyed");
+    }
+    end(&bed, &[&*parent]).await;
+}
+
+#[tokio::test]
+async fn what_was_written_before_a_fork_counts_after_it() {
+    let Some(bed) = Bed::new() else { return };
+    let parent = create(&bed.provider()).await;
+    text(&*parent, "head -c 20000000 /dev/urandom > ~/data; sync ~/data 2>/dev/null || true").await;
+    let disk = async |sandbox: &dyn Sandbox| {
+        sandbox
+            .require_metrics()
+            .expect("metrics")
+            .sample()
+            .await
+            .expect("a sample")
+            .disk_bytes
+            .expect("counted")
+    };
+    let before = disk(&*parent).await;
+    assert!(before >= 20_000_000, "{before}");
+    let (copy, outcome) = fork(&*parent).await;
+    assert_eq!(outcome.mechanism, "layer");
+    for sandbox in [&*parent, &*copy] {
+        let after = disk(sandbox).await;
+        assert!((20_000_000..before + 5_000_000).contains(&after), "{before} {after}");
+    }
+    end(&bed, &[&*copy, &*parent]).await;
+}
+
+#[tokio::test]
+async fn a_long_copy_keeps_nobody_out_of_the_store() {
+    let Some(bed) = Bed::new() else { return };
+    let parent = create(&bed.provider()).await;
+    let script = "head -c 30000000 /dev/urandom > ~/data; sleep 4000 </dev/null >/dev/null 2>&1 &";
+    text(&*parent, script).await;
+    std::fs::create_dir_all(bed.home().join("layers")).expect("a folder");
+    let place = bed.home().join("layers/lock");
+    let lock = std::fs::File::options().create(true).append(true).open(place).expect("a lock");
+    // Whoever has the store alone keeps a copy from being named, and not from being made.
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive).expect("alone");
+    let (provider, id) = (bed.provider(), parent.id().clone());
+    let forking = tokio::spawn(async move {
+        let parent = provider.require(&id).await.expect("a handle");
+        parent.require_forking().expect("forking").fork(ForkOptions::default()).await.map(|(copy, _)| copy)
+    });
+    let staged = || {
+        let names = std::fs::read_dir(bed.home().join("layers")).expect("layers");
+        names.flatten().any(|name| name.file_name().to_string_lossy().starts_with(".new-"))
+    };
+    eventually("the copy is begun", async || staged()).await;
+    rustix::fs::flock(&lock, FlockOperation::Unlock).expect("for all");
+    let copy = forking.await.expect("no panic").expect("a copy");
+    assert_eq!(text(&*copy, "stat -c %s ~/data").await, "30000000");
+    end(&bed, &[&*copy, &*parent]).await;
 }

@@ -57,18 +57,21 @@ async fn what_is_handed_out_writes_nothing_into_a_copy() {
         let Some(bed) = Bed::new() else { return };
         let folder = bed.scratch().join("shared");
         std::fs::create_dir(&folder).expect("a folder");
+        let target = GuestPath::new("/mnt").expect("a path");
+        let mount = HostMount { source: folder.clone(), target, access: MountAccess::ReadOnly };
+        let parent =
+            bed.provider().create(CreateOptions::new().with_host_mount(mount)).await.expect("a sandbox");
+        // After its creation: one that is there before keeps it from being mounted.
         let listener = UnixListener::bind(folder.join("s")).expect("a socket");
         set_socket_timeout(&listener, Timeout::Recv, Some(PROMPT)).expect("a bound");
         std::fs::set_permissions(folder.join("s"), std::fs::Permissions::from_mode(0o777)).expect("open");
-        let target = GuestPath::new("/mnt").expect("a path");
-        let mount = HostMount { source: folder, target, access: MountAccess::ReadOnly };
-        let parent =
-            bed.provider().create(CreateOptions::new().with_host_mount(mount)).await.expect("a sandbox");
         let taking = tokio::task::spawn_blocking(move || take(&listener));
         text(&*parent, "echo good > ~/file").await;
         let give = format!("cat > /tmp/give.py <<'END'\n{GIVER}\nEND\npython3 /tmp/give.py");
         text(&*parent, &give).await;
         let file = taking.await.expect("a file");
+        // A folder with a socket is not mounted into a copy.
+        std::fs::remove_file(folder.join("s")).expect("removed");
         if stops {
             kill(shim_pid(&bed, parent.id()).expect("a shim"));
             kill(agent_pid(&bed, parent.id()));

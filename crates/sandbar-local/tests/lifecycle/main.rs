@@ -70,6 +70,12 @@ async fn forks_of_forks_have_their_files() {
     forks::generations(support::size(15)).await;
 }
 
+/// Forks of one parent, more than a stack has layers.
+#[tokio::test]
+async fn a_parent_is_forked_as_often_as_wanted() {
+    forks::of_one(support::size(20)).await;
+}
+
 /// Forks while files are written in all ways that there are.
 #[tokio::test]
 async fn forks_under_writers_are_of_one_moment() {
