@@ -85,6 +85,9 @@ async fn run(
         for (name, value) in trust::install(&config.etc, authority)? {
             config.env.entry(name).or_insert(value);
         }
+    } else if let Err(error) = trust::remove(&config.etc) {
+        // Its files may be from a sandbox that had one.
+        log(format_args!("{error}"));
     }
     let state = State::new(config, oom_score)?;
     let listener = StdListener::from(listeners.agent);

@@ -1,6 +1,7 @@
 //! Wire types and codecs, shared by servers and clients. Nothing here does I/O.
 
 pub mod envd;
+pub mod trust;
 
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, fstat, openat2, readl
 use rustix::io::Errno;
 use sandbar_core::Result;
 use sandbar_egress::intercept::Authority;
+use sandbar_wire::trust::{ADDED, FOLDER, LISTS, MAX_LIST, NAME, without};
 
 use crate::error::{found, io_error};
 use crate::home::Folder;
@@ -14,21 +15,6 @@ use crate::store::{ROOT, Staged, USR};
 
 /// What each sandbox gets anew: its name, the hosts that it knows, its number, whom it asks for names.
 const IDENTITY: &[&str] = &["hostname", "hosts", "machine-id", "resolv.conf"];
-/// The agent's names of the certificate that a sandbox alone trusts: see `trust.rs` there.
-const CERTIFICATE: &str = "sandbar-egress.pem";
-const ADDED: &str = "sandbar-egress.crt";
-const FOLDER: &str = "etc/ssl/certs";
-/// Lists that the agent adds it to.
-const LISTS: &[&str] = &[
-    "etc/ssl/certs/ca-certificates.crt",
-    "etc/pki/tls/certs/ca-bundle.crt",
-    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "etc/ssl/ca-bundle.pem",
-    "etc/ssl/cert.pem",
-];
-/// Longest list that is looked through, in bytes: the world's authorities take a quarter of a MiB.
-const MAX_LIST: u64 = 16 << 20;
-
 /// Takes it out. The tree is nobody's but the caller's by now, and no link in it is followed.
 pub(super) fn scrub(staged: &Staged<'_>, folder: &Folder, operation: &'static str) -> Result<()> {
     let broken = |cause: std::io::Error| io_error(operation, "what a sandbox alone may have", cause);
@@ -47,9 +33,10 @@ fn take_out(staged: &Staged<'_>, certificate: Option<&str>) -> std::io::Result<(
             remove(&etc, name)?;
         }
     }
-    let Some(certificate) = certificate else { return Ok(()) };
-    if let Some(certs) = beneath(&root, FOLDER)? {
-        remove(&certs, CERTIFICATE)?;
+    // Also where this sandbox has none: its files may be from one that had.
+    let name = format!("{NAME}.pem");
+    if let Some(certs) = beneath(&root, &format!("etc/{FOLDER}"))? {
+        remove(&certs, &name)?;
         let reader = openat2(
             &certs,
             ".",
@@ -60,21 +47,20 @@ fn take_out(staged: &Staged<'_>, certificate: Option<&str>) -> std::io::Result<(
         for entry in Dir::new(reader)? {
             let entry = entry?;
             let target = readlinkat(&certs, entry.file_name(), Vec::new());
-            if target.is_ok_and(|target| target.as_bytes() == CERTIFICATE.as_bytes()) {
+            if target.is_ok_and(|target| target.as_bytes() == name.as_bytes()) {
                 found(unlinkat(&certs, entry.file_name(), AtFlags::empty()))?;
             }
         }
     }
     for list in LISTS {
-        strip(&root, list, certificate)?;
+        strip(&root, &format!("etc/{list}"), certificate)?;
     }
-    for (part_name, place) in
-        [(USR, "local/share/ca-certificates"), (ROOT, "usr/local/share/ca-certificates")]
-    {
+    // `/usr` may be a part of its own.
+    for (part_name, place) in [(USR, ADDED.trim_start_matches("usr/")), (ROOT, ADDED)] {
         if let Some(part) = part(staged, part_name)?
             && let Some(folder) = beneath(&part, place)?
         {
-            remove(&folder, ADDED)?;
+            remove(&folder, &format!("{NAME}.crt"))?;
         }
     }
     Ok(())
@@ -109,20 +95,28 @@ fn remove(folder: &OwnedFd, name: &str) -> std::io::Result<()> {
     }
 }
 
-/// Takes the certificate out of a list.
-fn strip(root: &OwnedFd, list: &str, certificate: &str) -> std::io::Result<()> {
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Some(file) = none_of(openat2(root, list, flags, Mode::empty(), rules()))? else { return Ok(()) };
-    if !rustix::fs::FileType::from_raw_mode(fstat(&file)?.st_mode).is_file() {
+/// Takes the certificate out of a list, and any that a sandbox before this one left there.
+fn strip(root: &OwnedFd, list: &str, certificate: Option<&str>) -> std::io::Result<()> {
+    // What is no regular file is not even opened for reading.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let Some(seen) = none_of(openat2(root, list, flags, Mode::empty(), rules()))? else { return Ok(()) };
+    if !rustix::fs::FileType::from_raw_mode(fstat(&seen)?.st_mode).is_file() {
         return Ok(());
     }
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Some(file) = none_of(openat2(root, list, flags, Mode::empty(), rules()))? else { return Ok(()) };
     let mut file = std::fs::File::from(file);
+    if file.metadata()?.len() > MAX_LIST {
+        // The agent adds nothing to one like this.
+        return Ok(());
+    }
     let mut text = Vec::new();
     std::io::Read::by_ref(&mut file).take(MAX_LIST).read_to_end(&mut text)?;
-    let wanted = [b"\n", certificate.as_bytes()].concat();
-    let Some(start) = text.windows(wanted.len()).position(|window| window == wanted) else { return Ok(()) };
-    text.drain(start..start + wanted.len());
-    std::io::Seek::rewind(&mut file)?;
-    file.write_all(&text)?;
-    file.set_len(text.len() as u64)
+    let left = without(&text, certificate.as_slice());
+    if left != text {
+        std::io::Seek::rewind(&mut file)?;
+        file.write_all(&left)?;
+        file.set_len(left.len() as u64)?;
+    }
+    Ok(())
 }

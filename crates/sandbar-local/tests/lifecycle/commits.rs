@@ -340,8 +340,36 @@ async fn an_authority_of_one_sandbox_is_trusted_by_no_other() {
         }
     };
     assert_eq!(text(&*sandbox, "ls /etc/ssl/certs | grep -c sandbar").await, "1");
-    commit(&bed, &*sandbox, "trusting").await;
-    sandbox.destroy().await.expect("destroyed");
+    let body = "sed -n 4p /etc/ssl/certs/sandbar-egress.pem";
+    let trusted = "cd /etc/ssl/certs; grep -c 'BEGIN CERT' ca-certificates.crt; grep -c 'sandbar-egress begin' ca-certificates.crt; grep -cFx \"$(sed -n 4p sandbar-egress.pem)\" ca-certificates.crt; ls -l | grep -c -- '-> sandbar-egress.pem$'";
+    let first = text(&*sandbox, trusted).await;
+    assert!(first.ends_with("\n1\n1\n1"), "{first}");
+    // Each copy has an authority of its own, also when it is started again.
+    let (mut current, mut bodies) = (sandbox, Vec::new());
+    for _ in 0..3 {
+        bodies.push(text(&*current, body).await);
+        let forking = current.require_forking().expect("forking");
+        let (copy, _) = forking.fork(sandbar_core::ForkOptions::default()).await.expect("a copy");
+        kill(agent_pid(&bed, copy.id()));
+        eventually("it is found stopped", async || {
+            let record = bed.provider().describe(copy.id()).await.expect("an answer").expect("a record");
+            record.state == State::Stopped
+        })
+        .await;
+        copy.require_pausing().expect("pausing").resume().await.expect("it runs");
+        assert_eq!(text(&*copy, trusted).await, first);
+        for parent in &bodies {
+            let script = format!("grep -rhcFx '{parent}' /etc/ssl/certs/ca-certificates.crt || true");
+            assert_eq!(text(&*copy, &script).await, "0", "it trusts its parent");
+        }
+        std::mem::replace(&mut current, copy).destroy().await.expect("destroyed");
+    }
+    bodies.push(text(&*current, body).await);
+    bodies.sort_unstable();
+    bodies.dedup();
+    assert_eq!(bodies.len(), 4, "each has its own");
+    commit(&bed, &*current, "trusting").await;
+    current.destroy().await.expect("destroyed");
     let copy = from(&bed, "trusting").await;
     let (plain, listed) = (
         create(&bed.provider()).await,
