@@ -45,9 +45,9 @@ pub(crate) async fn capture<T: Send + 'static>(
 ) -> Result<T> {
     let executable = inner.executable()?;
     let link = Link::new(Arc::clone(inner), id.clone());
-    let still = Still::hold(&link, operation).await?;
+    let mut still = Still::hold(&link, operation).await?;
     let cancel = OnDrop(Cancel::new()?);
-    let (copied, is_copied) = oneshot::channel();
+    let (copied, mut is_copied) = oneshot::channel();
     let (go_on, may_go_on) = oneshot::channel();
     let work = Work {
         home: inner.home.clone(),
@@ -60,7 +60,16 @@ pub(crate) async fn capture<T: Send + 'static>(
     let thread = tokio::task::spawn_blocking(move || work.run(copied, may_go_on, finish));
     // Without a word it failed, which the thread tells.
     let mut moved = None;
-    if is_copied.await.is_ok() {
+    let is_done = tokio::select! {
+        biased;
+        told = &mut is_copied => told.is_ok(),
+        // The shim let it go: there is nothing to copy any more.
+        () = still.renew() => {
+            cancel.0.cancel();
+            true
+        }
+    };
+    if is_done {
         match still.let_go(&link, operation).await {
             Ok(()) => drop(go_on.send(())),
             Err(error) => {

@@ -17,6 +17,9 @@ const MAX_ANSWER: u64 = 64 << 10;
 /// How long a shim may take to let go: as long as its processes may take to go on.
 const LET_GO: Duration = Duration::from_secs(30);
 
+/// Between two signs of life to the shim: a sixth of the silence after which it lets go, and few enough for its longest line.
+const SIGN: Duration = Duration::from_secs(5);
+
 /// A sandbox whose files nobody changes. Dropped, it goes on as it was.
 #[derive(Debug)]
 pub(super) enum Still {
@@ -63,6 +66,17 @@ impl Still {
         Ok(Self::Stopped(lock))
     }
 
+    /// Shows that somebody still holds it. Ends only when the shim does not hear any more.
+    pub(super) async fn renew(&mut self) {
+        let Self::Held(stream) = self else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(SIGN).await;
+            if stream.write_all(b" ").await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Lets it go. An error means that it may have moved since it was held.
     pub(super) async fn let_go(self, link: &Link, operation: &'static str) -> Result<()> {
         let mut stream = match self {
@@ -92,7 +106,7 @@ async fn moved(link: &Link, operation: &'static str) -> Error {
         Err(error) if error.kind() == ErrorKind::NotFound => error,
         _ => {
             let why = format!(
-                "sandbox `{}` was not held still to the end: its shim ended, or it is on its way out",
+                "sandbox `{}` was not held still to the end: its shim ended or heard nothing for too long, or it is on its way out",
                 link.id()
             );
             fail(ErrorKind::Unavailable, operation, why)
