@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use sandbar_core::{BuildCache, BuildLog, BuildSpec, BuildStep, Command, Error, ErrorKind, Result, Template};
 use tokio::sync::mpsc;
 
@@ -10,7 +12,7 @@ use crate::error::fail;
 use crate::home::Home;
 use crate::provider::LocalProvider;
 use crate::sandbox::LocalSandbox;
-use crate::store::{Boot, Hold, LayerId, StoreLock, TemplateDefaults, TemplateDocument};
+use crate::store::{Boot, Hold, LayerId, Pin, StoreLock, TemplateDefaults, TemplateDocument};
 
 const BUILD: &str = "build";
 /// Longest text of a step that is shown, in characters.
@@ -32,37 +34,56 @@ impl Run {
         let mut boot = self.boot.clone();
         let mut key = Key::of_base(&boot)?;
         let of = self.spec.steps.len();
+        // Between two steps no sandbox names what the first led to.
+        let pin = self.pin(&boot).await?;
         for (index, step) in self.spec.steps.iter().enumerate() {
             let number = index + 1;
             let text = text(step);
             let told = |error: Error| told(&error, number, of, &text);
             let (content, digest) = content(step).await.map_err(told)?;
             key = key.after(step, digest.as_deref());
-            let known = if changes_files(step) { self.known(&key).await.map_err(told)? } else { None };
+            let known = if changes_files(step) { self.known(&key, &pin).await.map_err(told)? } else { None };
             let is_cached = known.is_some();
             self.say(BuildLog::Step { number, of, text: text.clone(), is_cached }).await;
             match known {
                 Some(layers) => boot.layers = layers,
                 None if changes_files(step) => {
-                    boot.layers = self.layer(&boot, &key, step, content).await.map_err(told)?;
+                    boot.layers = self.layer(&boot, &key, step, content, &pin).await.map_err(told)?;
                 }
                 None => {}
             }
             note(&mut boot.defaults, step).map_err(told)?;
         }
-        self.publish(boot).await
+        let published = self.publish(boot).await;
+        drop(pin);
+        published
+    }
+
+    /// Holds what it is built over.
+    async fn pin(&self, boot: &Boot) -> Result<Arc<Pin>> {
+        let (path, layers) = (self.provider.inner().home.clone(), boot.layers.clone());
+        aside(move || {
+            let home = Home::ensure(&path)?;
+            let lock = StoreLock::take(&home, Hold::Shared, BUILD)?;
+            let pin = Pin::new(&home, &lock, BUILD)?;
+            pin.add(&home, &layers, &lock)?;
+            Ok(Arc::new(pin))
+        })
+        .await
     }
 
     /// What the step that `key` names led to before.
-    async fn known(&self, key: &Key) -> Result<Option<Vec<LayerId>>> {
+    async fn known(&self, key: &Key, pin: &Arc<Pin>) -> Result<Option<Vec<LayerId>>> {
         if self.spec.cache == BuildCache::Ignore {
             return Ok(None);
         }
-        let (path, key) = (self.provider.inner().home.clone(), key.clone());
+        let (path, key, pin) = (self.provider.inner().home.clone(), key.clone(), Arc::clone(pin));
         aside(move || {
             let home = Home::ensure(&path)?;
-            let _lock = StoreLock::take(&home, Hold::Shared, BUILD)?;
-            cache::find(&home, &key)
+            let lock = StoreLock::take(&home, Hold::Shared, BUILD)?;
+            let known = cache::find(&home, &key)?;
+            pin.add(&home, known.as_deref().unwrap_or_default(), &lock)?;
+            Ok(known)
         })
         .await
     }
@@ -74,9 +95,10 @@ impl Run {
         key: &Key,
         step: &BuildStep,
         content: Option<Content>,
+        pin: &Arc<Pin>,
     ) -> Result<Vec<LayerId>> {
         let sandbox = self.sandbox(boot).await?;
-        let made = self.layer_of(&sandbox, boot, key, step, content).await;
+        let made = self.layer_of(&sandbox, boot, key, step, content, pin).await;
         self.current.take();
         let destroyed = self.provider.inner().destroy(sandbox_id(&sandbox)).await;
         let layers = made?;
@@ -91,13 +113,15 @@ impl Run {
         key: &Key,
         step: &BuildStep,
         content: Option<Content>,
+        pin: &Arc<Pin>,
     ) -> Result<Vec<LayerId>> {
         self.perform(sandbox, &boot.defaults, step, content).await?;
-        let key = key.clone();
+        let (key, pin) = (key.clone(), Arc::clone(pin));
         let finish = move |home: &Home, captured: Captured<'_>| {
             // Nothing is removed until what names the layer stands.
             let lock = StoreLock::take(home, Hold::Shared, BUILD)?;
             captured.staged.finish(&captured.id, Some(captured.size))?;
+            pin.add(home, &captured.boot.layers, &lock)?;
             cache::keep(home, &key, &captured.boot.layers, &lock)?;
             Ok(captured.boot.layers)
         };

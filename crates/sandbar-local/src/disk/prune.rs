@@ -244,6 +244,11 @@ impl Pruning<'_> {
                 Err(error) => return self.problem("layers", &error.message()),
             },
         };
+        if let Some(lock) = &lock
+            && let Err(error) = self.home.remove_dead_pins(lock, OPERATION)
+        {
+            self.problem("builds that ended", &error.message());
+        }
         let seen = self.home.layers_held().and_then(|held| Ok((held, self.home.layers()?)));
         let (held, all) = match seen {
             Ok(seen) => seen,

@@ -31,9 +31,9 @@ impl Home {
         Ok(used)
     }
 
-    /// Layers that a template or a sandbox names; a build can do its steps again.
+    /// Layers that a template or a sandbox names, or a build on its way; one that is over can do its steps again.
     pub(crate) fn layers_held(&self) -> Result<BTreeSet<LayerId>> {
-        let mut used = BTreeSet::new();
+        let mut used: BTreeSet<_> = self.pinned_layers()?.into_iter().collect();
         for id in self.templates()? {
             if let Some(document) = TemplateDocument::read(self, &id)? {
                 used.extend(document.layers);
@@ -61,6 +61,7 @@ impl Home {
     /// [`sweep`](super::sweep_layers), for which nobody has to hold the store.
     pub(crate) fn remove_unused_layers(&self, lock: &StoreLock, budget: usize) -> Result<usize> {
         debug_assert!(lock.is_alone());
+        self.remove_dead_pins(lock, "remove")?;
         let mut removed = 0;
         for id in self.unused_layers()?.into_iter().take(budget) {
             let broken = |cause| io_error("remove", &format!("layer `{id}`"), cause);
