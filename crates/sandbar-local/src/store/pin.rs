@@ -49,7 +49,11 @@ impl Pin {
 
     /// Adds layers that are there. The lock is held since that was seen.
     pub(crate) fn add(&self, home: &Home, layers: &[LayerId], _lock: &StoreLock) -> Result<()> {
-        let text: String = layers.iter().map(|layer| format!("{layer}\n")).collect();
+        let mut text = String::new();
+        for layer in layers {
+            text.push_str(layer.as_str());
+            text.push('\n');
+        }
         (&self.file).write_all(text.as_bytes()).map_err(|cause| broken(home, self.operation, cause))
     }
 }
