@@ -4,8 +4,6 @@
 //! store's lock, shared, from before he looks for the layer until the name is written; who removes holds it alone. So nothing goes that somebody
 //! just began to use.
 
-#![allow(dead_code, unused_imports, reason = "templates, forks and volumes are being built on it")]
-
 mod boot;
 mod compact;
 mod ids;
@@ -19,7 +17,7 @@ mod unfinished;
 mod usage;
 mod volume;
 
-pub(crate) use boot::{Boot, OpenBoot, TemplateDefaults};
+pub(crate) use boot::{Boot, TemplateDefaults};
 pub(crate) use compact::{Merged, compact};
 pub(crate) use ids::{LayerId, STORE_BASE, StoreIds};
 pub(crate) use layer::{LAYERS, Layer, LayerDocument, ROOT, USR, layer_size};

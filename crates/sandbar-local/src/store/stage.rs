@@ -1,6 +1,6 @@
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fsync, mkdirat, openat, renameat};
+use rustix::fs::{Mode, OFlags, fsync, mkdirat, openat, renameat};
 use rustix::io::Errno;
 use sandbar_core::Result;
 
@@ -9,7 +9,6 @@ use super::unfinished::{lock, make_locked};
 use super::{LayerDocument, LayerId, StoreIds};
 use crate::error::{found, io_error};
 use crate::home::Home;
-use crate::id::random_text;
 
 /// What a layer is called while it is being made, and while it is being removed.
 pub(super) const UNFINISHED: &str = ".new-";

@@ -4,8 +4,6 @@
 //! one job. What it reads, archives and names that nobody has to trust, meets no other rights. It takes its job from its standard input, a line of JSON, and answers
 //! with lines of JSON. It ends with whoever started it.
 
-#![allow(dead_code, unused_imports, reason = "templates, forks and volumes are being built on it")]
-
 mod accounts;
 mod client;
 mod job;
@@ -16,6 +14,6 @@ mod tests;
 mod tree;
 
 pub(crate) use client::{Cancel, Task, Worker};
-pub(crate) use job::{Job, PackIds, Progress, Report, UnpackIds};
+pub(crate) use job::{Job, PackIds, Report, UnpackIds};
 pub use role::worker_main;
 pub(crate) use serve::hex;

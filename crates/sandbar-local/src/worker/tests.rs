@@ -20,10 +20,6 @@ fn do_it(job: Job, descriptors: &[&OwnedFd]) -> sandbar_core::Result<Report> {
     worker().run(Task { job, descriptors, progress: &mut |_| {}, cancel: None }, "test")
 }
 
-fn open(path: &Path) -> OwnedFd {
-    std::fs::File::open(path).unwrap().into()
-}
-
 /// A tar archive of members with their owners.
 fn archive(members: &[(&str, u64, &[u8])]) -> Vec<u8> {
     let mut tar = Vec::new();
