@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use sandbar::build::{BuildContext, PreparedBuild};
 use sandbar::{
-    BuildFile, BuildLog, BuildSpec, ByteStream, Command, CreateOptions, GuestPath, Lifetime, MainCommand,
-    ProviderExt as _, Sandbox, SandboxExt as _, SandboxProvider, Template, TemplateId,
+    BuildFile, BuildLog, BuildSpec, ByteStream, Command, CreateOptions, GuestPath, Lifetime, LogEvent,
+    LogOptions, MainCommand, ProviderExt as _, Sandbox, SandboxExt as _, SandboxProvider, Template,
+    TemplateId,
 };
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -167,8 +168,23 @@ pub(crate) async fn boot(
     sandbox.require_archive()?.import(&source, packed(&kind.folder().join("app"))?).await?;
     let url = sandbox.preview_url(kind.port()).await?;
     let address = url.strip_prefix("http://").ok_or("a preview without HTTP")?.to_owned();
-    let page = tokio::task::spawn_blocking(move || await_page(&address)).await??;
-    Ok(Booted { sandbox, url, page })
+    match tokio::task::spawn_blocking(move || await_page(&address)).await? {
+        Ok(page) => Ok(Booted { sandbox, url, page }),
+        Err(why) => Err(format!("{why}; the server: {}", said(&*sandbox).await?).into()),
+    }
+}
+
+/// How the main command is and what it said: the reason of what went wrong.
+async fn said(sandbox: &dyn Sandbox) -> Outcome<String> {
+    let main = sandbox.require_main_command()?;
+    let mut text = format!("{:?}\n", main.status().await?);
+    let mut logs = main.logs(LogOptions::default()).await?;
+    while let Some(event) = logs.next().await {
+        if let LogEvent::Output(chunk) = event? {
+            text.push_str(&String::from_utf8_lossy(&chunk.bytes));
+        }
+    }
+    Ok(text)
 }
 
 /// The main command, as the build file has it.

@@ -8,7 +8,7 @@ use crate::value::{HumanDuration, contract};
 
 /// Build a template from a build file, and print its id
 ///
-/// FILE has an instruction a line: `RUN`, `COPY`, `ENV`, `WORKDIR`, `USER`, `START`, `READY`; docs/builds.md has them. Each step that changes files runs in a
+/// FILE has an instruction a line: `RUN`, `COPY`, `ENV`, `WORKDIR`, `USER`, `START`; docs/builds.md has them. Each step that changes files runs in a
 /// sandbox of its own, without a network unless an option allows one, and is not done again while nothing of what it depends on changed. What it says is shown on standard error. One of
 /// that id is replaced at the end; a step that fails makes none and replaces none.
 ///
