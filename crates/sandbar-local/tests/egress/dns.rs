@@ -240,7 +240,8 @@ fn data_in_labels_is_bounded() {
         let by_bytes = limits.wildcard_label_bytes / label;
         let burst = u64::from(limits.new_name_burst).min(by_bytes);
         // One more for the moment in which the count begins.
-        let grown = begun.elapsed().as_secs() * u64::from(limits.new_names_per_minute) / 60 + 1;
+        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap();
+        let grown = millis * u64::from(limits.new_names_per_minute) / 60_000 + 1;
         let most = (burst + grown).min(by_bytes);
         assert!((burst..=most).contains(&resolved), "{resolved} names, of {burst} to {most}");
         assert!(rig.queries(&base).is_empty(), "what is not connected to is not looked up outside");
