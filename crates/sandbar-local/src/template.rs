@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdirat, openat, renameat, statat};
+use rustix::fs::{Mode, OFlags, mkdirat, openat, renameat};
 use rustix::io::Errno;
 use sandbar_core::{Result, TemplateId};
 use sandbar_engine::IdMode;
@@ -10,7 +10,7 @@ use sandbar_engine::rootfs::{HostRoots, Skeleton, build_bare, build_skeleton, fi
 
 use crate::error::{engine, found, io_error};
 use crate::home::Home;
-use crate::id::random_text;
+use crate::store::unfinished;
 
 /// The template's name.
 pub(crate) const HOST: &str = "host";
@@ -69,10 +69,10 @@ fn built_once(
         Ok(()) | Err(Errno::EXIST) => {}
         Err(cause) => return Err(fail(cause)),
     }
-    let name = format!("{UNFINISHED}{}", random_text(12).map_err(fail)?);
+    // Held while it is built: what nobody holds is wreckage.
+    let (name, dir) = unfinished::make_locked(home, FOLDER, UNFINISHED).map_err(fail)?;
     let unfinished = format!("{FOLDER}/{name}");
-    mkdirat(home, &unfinished, Mode::RWXU).map_err(fail)?;
-    let done = build_at(home, &unfinished, &place, build);
+    let done = build_at(home, &dir, &unfinished, &place, build);
     if !matches!(done, Ok(true)) {
         // A failure, or another process was faster. What can't be removed now, a later command removes.
         let _ = home.remove_tree(FOLDER, &name, &IdMode::Single);
@@ -84,14 +84,12 @@ fn built_once(
 /// Builds in `unfinished` and moves it to `place`; `false` means that there is one by now.
 fn build_at(
     home: &Home,
+    dir: &OwnedFd,
     unfinished: &str,
     place: &str,
     build: impl FnOnce(BorrowedFd<'_>) -> std::result::Result<(), sandbar_engine::Error>,
 ) -> Result<bool> {
     let fail = |cause: Errno| io_error("create", &format!("`{}/{unfinished}`", home.path().display()), cause);
-    let dir = open_dir(home, unfinished).map_err(fail)?;
-    // Held while it is built: what nobody holds is wreckage.
-    flock(&dir, FlockOperation::NonBlockingLockExclusive).map_err(fail)?;
     build(dir.as_fd()).map_err(|cause| engine("create", cause))?;
     match renameat(home, unfinished, home, place) {
         Ok(()) => Ok(true),
@@ -113,10 +111,8 @@ pub(crate) fn sweep(home: &Home, budget: usize) -> rustix::io::Result<()> {
     }
     for name in names.into_iter().take(budget) {
         let place = format!("{FOLDER}/{name}");
-        let Some(dir) = found(open_dir(home, &place))? else { continue };
-        if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && found(statat(home, &place, AtFlags::SYMLINK_NOFOLLOW))?.is_some()
-        {
+        // Held until it is gone: who just made it, and has no lock yet, sees that, and makes another.
+        if let Some(Some(_held)) = found(unfinished::lock(home, &place))? {
             let _ = home.remove_tree(FOLDER, &name, &IdMode::Single);
         }
     }

@@ -13,7 +13,7 @@ mod moved;
 mod pin;
 mod stage;
 mod template;
-mod unfinished;
+pub(crate) mod unfinished;
 mod usage;
 mod volume;
 

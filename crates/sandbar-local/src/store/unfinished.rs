@@ -11,7 +11,7 @@ use crate::id::random_text;
 const ATTEMPTS: usize = 16;
 
 /// Makes a folder for something that is not finished, with a lock held on it, so that nobody takes it for wreckage; and its name, which begins with `start`.
-pub(super) fn make_locked(home: &Home, folder: &str, start: &str) -> rustix::io::Result<(String, OwnedFd)> {
+pub(crate) fn make_locked(home: &Home, folder: &str, start: &str) -> rustix::io::Result<(String, OwnedFd)> {
     for _ in 0..ATTEMPTS {
         let name = format!("{start}{}", random_text(12)?);
         let place = format!("{folder}/{name}");

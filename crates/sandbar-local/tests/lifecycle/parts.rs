@@ -214,22 +214,31 @@ async fn root_inside_is_there_or_refused_with_the_fix() {
 async fn self_delivered_secrets_and_stored_ones_stay_where_they_belong() {
     use sandbar_core::EnvVars;
     const SECRET: &str = "s3cret-9271";
+    const STORED: &str = "st0red-4410";
     let Some(bed) = Bed::new() else { return };
-    let env = |name: &str| EnvVars::new().with(name, SECRET).expect("a variable");
-    let options = CreateOptions::new().with_env(env("KEPT")).with_self_delivered_env(env("OWN"));
+    let env = |name: &str, value: &str| EnvVars::new().with(name, value).expect("a variable");
+    let options =
+        CreateOptions::new().with_env(env("KEPT", STORED)).with_self_delivered_env(env("OWN", SECRET));
     let sandbox = bed.provider().create(options).await.expect("a sandbox");
     let output = sandbox.commands().run(&Command::shell("echo $KEPT-$OWN")).await.expect("an output");
-    assert_eq!(output.stdout_lossy(), format!("{SECRET}-\n"));
-    // Not in the data folder, and in no command line or environment that others may read.
+    assert_eq!(output.stdout_lossy(), format!("{STORED}-\n"));
+    // In no command line or environment that others may read; what is stored stands in one file, for the owner alone, and the rest nowhere.
     let shim = shim_pid(&bed, sandbox.id()).expect("a shim");
     for file in ["cmdline", "environ"] {
         let text = fs::read(format!("/proc/{shim}/{file}")).unwrap_or_default();
-        assert!(!String::from_utf8_lossy(&text).contains(SECRET), "{file}");
+        let text = String::from_utf8_lossy(&text);
+        assert!(!text.contains(SECRET) && !text.contains(STORED), "{file}");
     }
     for file in fs::read_dir(bed.folder(sandbox.id())).expect("a folder").filter_map(Result::ok) {
         if file.file_type().is_ok_and(|kind| kind.is_file()) {
             let text = fs::read(file.path()).expect("a file");
-            assert!(!String::from_utf8_lossy(&text).contains(SECRET), "{}", file.path().display());
+            let text = String::from_utf8_lossy(&text);
+            assert!(!text.contains(SECRET), "{}", file.path().display());
+            if text.contains(STORED) {
+                assert_eq!(file.file_name(), "orders.json");
+                let mode = file.metadata().expect("its mode").permissions().mode();
+                assert_eq!(mode & 0o777, 0o600);
+            }
         }
     }
     sandbox.destroy().await.expect("destroyed");

@@ -48,7 +48,7 @@ async fn what_is_refused_makes_nothing() {
             ErrorKind::Unsupported,
         ),
         ("main", CreateOptions::new().with_main(main), ErrorKind::Unsupported),
-        ("volume", CreateOptions::new().with_volume(volume), ErrorKind::Unsupported),
+        ("volume", CreateOptions::new().with_volume(volume), ErrorKind::NotFound),
         (
             "egress by version 6",
             CreateOptions::new().with_egress(allow("2001:db8::/32")),

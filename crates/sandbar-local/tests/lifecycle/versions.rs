@@ -32,8 +32,8 @@ async fn a_shim_answers_an_older_caller_and_tells_a_newer_one_what_it_speaks() {
     let old = ask(&folder, r#"{"v":1,"op":"hello"}"#);
     assert_eq!(old["hello"]["version"], env!("CARGO_PKG_VERSION"));
     assert!(ask(&folder, r#"{"v":1,"op":"stats","later":true}"#)["stats"].is_object());
-    for newer in [r#"{"v":4,"op":"hello"}"#, r#"{"v":99,"op":"levitate","height":3}"#] {
-        assert_eq!(ask(&folder, newer), json!({"versions": [1, 2, 3]}));
+    for newer in [r#"{"v":5,"op":"hello"}"#, r#"{"v":99,"op":"levitate","height":3}"#] {
+        assert_eq!(ask(&folder, newer), json!({"versions": [1, 2, 3, 4]}));
     }
     assert_eq!(ask(&folder, r#"{"v":2,"op":"levitate"}"#)["failed"]["kind"], "protocol");
     sandbox.destroy().await.expect("destroyed");
