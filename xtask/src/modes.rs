@@ -41,7 +41,11 @@ impl Mode {
     ) -> Result<(), String> {
         let stage = Stage::new(self)?;
         let mut failed = Vec::new();
-        for binary in binaries.iter().filter(|binary| packages.contains(&binary.package.as_str())) {
+        let all = self == Self::Single || std::env::var_os("SANDBAR_SOAK").is_some();
+        let wanted = |binary: &&TestBinary| {
+            packages.contains(&binary.package.as_str()) && (all || !binary.is_like_single())
+        };
+        for binary in binaries.iter().filter(wanted) {
             eprintln!("\n     Running {} {} as {USER} ({} ids)", binary.package, binary.name, self.word());
             let rig = binary.needs_rig().then_some(executables.rig.as_path());
             let status = stage

@@ -12,6 +12,26 @@ use crate::{checks, host};
 const USER_PACKAGES: &[&str] =
     &["sandbar-engine", "sandbar-agent", "sandbar-local", "sandbar-cli", "sandbar-observe", "sandbar-rig"];
 
+/// Tests (package and name) in which it makes no difference whether an ordinary user has one id or subordinate ones: with them they run only where
+/// `SANDBAR_SOAK` asks for the long sizes, so that a run stays well below 40 minutes on two cores. What leads out of a sandbox is made alike in both,
+/// and `egress_life` runs in both.
+const LIKE_SINGLE: &[(&str, &str)] = &[
+    ("sandbar-local", "egress"),
+    ("sandbar-cli", "clients"),
+    ("sandbar-cli", "sandbar_cli"),
+    ("sandbar-agent", "sandbar_agent"),
+    ("sandbar-agent", "output"),
+    ("sandbar-agent", "filesystem"),
+    ("sandbar-agent", "files"),
+    ("sandbar-observe", "contract"),
+    ("sandbar-observe", "observed"),
+    ("sandbar-observe", "record"),
+    ("sandbar-observe", "sandbar_observe"),
+    ("sandbar-rig", "rig"),
+    ("sandbar-rig", "resolver"),
+    ("sandbar-rig", "sandbar_rig"),
+];
+
 /// Tests (package and name) that need an outside. As this user each of them makes a rig of its own; as an ordinary user the whole
 /// binary is in one that root made, since subordinate ids can't be had inside a user namespace.
 const RIG_TESTS: &[(&str, &str)] = &[
@@ -39,6 +59,11 @@ pub(crate) struct Executables {
 }
 
 impl TestBinary {
+    /// Whether it says with subordinate ids what it says with a single one.
+    pub(crate) fn is_like_single(&self) -> bool {
+        LIKE_SINGLE.contains(&(self.package.as_str(), self.name.as_str()))
+    }
+
     /// Whether it is to be run in a rig.
     pub(crate) fn needs_rig(&self) -> bool {
         RIG_TESTS.contains(&(self.package.as_str(), self.name.as_str()))
