@@ -53,7 +53,7 @@ pub(super) async fn hibernate(shared: &Arc<Shared>, occasion: Occasion) -> Resul
     let (mechanism, stopped) = stop(shared).await?;
     let at = crate::home::now();
     // Those that stand still, not those of before: one that ended by itself until then is not lost by the sleep.
-    let processes = marks(shared);
+    let processes = marks(shared, mechanism);
     let asleep = Asleep { mechanism: mechanism.to_owned(), processes, stopped: stopped.clone(), at };
     let preserved = all_live(&asleep.processes);
     let noted = shared.update(|record| {
@@ -235,8 +235,13 @@ fn signal(pid: rustix::process::Pid, signal: Signal) {
 }
 
 /// Of those that live: one that ended and was not taken note of yet is no process that could go on.
-fn marks(shared: &Shared) -> Vec<AgentMark> {
-    let mut marks = marks_of(processes::all(shared).into_iter());
+/// Nor is one that got its signal on its way out.
+fn marks(shared: &Shared, mechanism: &str) -> Vec<AgentMark> {
+    let mut pids = processes::all(shared);
+    if mechanism == STOPS {
+        pids.retain(|pid| processes::is_stopped(*pid));
+    }
+    let mut marks = marks_of(pids.into_iter());
     marks.retain(|mark| mark.lives().unwrap_or(true));
     marks.truncate(MARKS);
     marks
