@@ -201,7 +201,7 @@ async fn an_image_boots_in_each_of_its_forms() {
     let provider = bed.provider();
     let layers = image_layers(bed.scratch());
     let config = json!({
-        "Env": ["PATH=/bin", "COLOUR=red"], "WorkingDir": "/work/here", "User": "app",
+        "Env": ["PATH=/bin", "COLOUR=red"], "WorkingDir": "/srv/here", "User": "app",
         "Entrypoint": ["/bin/tool"], "Cmd": ["version"],
     });
     let folder = bed.scratch().join("image");
@@ -243,7 +243,7 @@ async fn an_image_boots_in_each_of_its_forms() {
     // What it says of itself holds for its sandboxes, and what they say themselves comes first.
     let sandbox = boot(&provider, "oci").await;
     let script = "echo $COLOUR; pwd; read name </proc/self/comm; echo $name";
-    assert_eq!(says(&*sandbox, "sh", &["-c", script]).await, "red\n/work/here\nsh\n");
+    assert_eq!(says(&*sandbox, "sh", &["-c", script]).await, "red\n/srv/here\nsh\n");
     let user = says(&*sandbox, "sh", &["-c", "echo $USER $HOME"]).await;
     assert_eq!(user, if support::has_root_inside() { "app /srv\n" } else { "user /home/user\n" });
     sandbox.destroy().await.unwrap();
