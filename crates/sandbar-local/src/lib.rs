@@ -3,6 +3,7 @@
 //! [`LocalProvider`] is the backend. A sandbox has a *shim*, a small host process that [`shim_main`] is the `main` of, and an *agent* inside. Who
 //! starts, watches and adopts whom is decision 0002 in `docs/decisions`.
 
+mod aside;
 mod ask;
 mod audit;
 mod bounds;

@@ -2,9 +2,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sandbar_core::{ErrorKind, Result, VolumeInfo, VolumeName, VolumeQuery, Volumes};
+use sandbar_core::{Result, VolumeInfo, VolumeName, VolumeQuery, Volumes};
 
-use crate::error::fail;
+use crate::aside::aside;
 use crate::home::Home;
 use crate::provider::Inner;
 use crate::store::Volume;
@@ -54,17 +54,14 @@ impl Volumes for LocalVolumes {
 }
 
 impl LocalVolumes {
-    /// Work that blocks: the store's lock may have to be waited for, and trees take their time.
+    /// Work that blocks.
     async fn aside<T: Send + 'static>(
         &self,
         operation: &'static str,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = Arc::clone(&self.inner);
-        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
-        done.unwrap_or_else(|cause| {
-            Err(fail(ErrorKind::Unexpected, operation, format!("the work was lost: {cause}")))
-        })
+        aside(operation, move || work(&inner)).await
     }
 }
 

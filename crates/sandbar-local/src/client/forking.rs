@@ -12,6 +12,7 @@ use sandbar_engine::LAYERS_FOLDER;
 
 use super::link::Link;
 use super::processes::Shared;
+use crate::aside::aside;
 use crate::ask::{COPY, misplaced};
 use crate::config::BACKEND;
 use crate::error::{fail, gone, io_error, not_running, unknown};
@@ -81,7 +82,7 @@ impl Link {
                     let (reply, stream) = self.ask_shim_asleep(op, COPY, FORK).await?;
                     let Reply::Snapshot(snapped) = reply else { return Err(misplaced(FORK)) };
                     let home = self.home()?;
-                    let store = in_background(move || StoreLock::take(&home, Hold::Shared, FORK)).await?;
+                    let store = aside(FORK, move || StoreLock::take(&home, Hold::Shared, FORK)).await?;
                     // Until now the shim held it.
                     drop(stream);
                     return Ok((snapped, store));
@@ -90,7 +91,7 @@ impl Link {
                     let (home, id, merged) = (self.home()?, self.id().clone(), merged.clone());
                     let executable = self.inner().executable()?;
                     let work = move || of_stopped(&home, &id, &executable, merged.as_ref());
-                    let done = in_background(work).await?;
+                    let done = aside(FORK, work).await?;
                     if let Some(snapped) = done {
                         return Ok(snapped);
                     }
@@ -106,7 +107,7 @@ impl Link {
     async fn compact(&self, seen: &Observed) -> Result<Option<Merged>> {
         let layers = seen.record.private.boot.as_ref().map(|boot| boot.layers.clone()).unwrap_or_default();
         let (home, executable) = (self.home()?, self.inner().executable()?);
-        in_background(move || store::compact(&home, &executable, &layers, FORK)).await
+        aside(FORK, move || store::compact(&home, &executable, &layers, FORK)).await
     }
 
     fn home(&self) -> Result<Home> {
@@ -222,9 +223,4 @@ fn child_orders(seen: &Observed, volumes: ForkVolumes) -> Result<CreateOrders> {
         u64::try_from(left).unwrap_or(0).max(1)
     });
     Ok(orders)
-}
-
-async fn in_background<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|cause| Err(fail(ErrorKind::Unexpected, FORK, format!("the work was lost: {cause}"))))
 }

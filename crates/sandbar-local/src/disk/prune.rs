@@ -1,11 +1,12 @@
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, renameat, unlinkat};
-use sandbar_core::{ErrorKind, Result, SandboxId, State};
+use sandbar_core::{Result, SandboxId, State};
 use sandbar_engine::IdMode;
 
 use super::measure::Meter;
-use crate::error::{fail, found, io_error};
+use crate::aside::aside;
+use crate::error::{found, io_error};
 use crate::home::{Folder, Home};
 use crate::id::random_text;
 use crate::observe::{is_over, is_overdue};
@@ -125,7 +126,7 @@ impl LocalProvider {
     /// looked at counts as needed.
     pub async fn prune(&self, options: PruneOptions) -> Result<PruneReport> {
         let path = self.home().to_owned();
-        let work = tokio::task::spawn_blocking(move || {
+        aside(OPERATION, move || {
             let Some(home) = Home::open(&path)? else { return Ok(PruneReport::default()) };
             let mut pruning =
                 Pruning { home: &home, meter: Meter::new(&home), options, report: PruneReport::default() };
@@ -135,10 +136,8 @@ impl LocalProvider {
             pruning.layers();
             pruning.pool();
             Ok(pruning.report)
-        });
-        work.await.unwrap_or_else(|cause| {
-            Err(fail(ErrorKind::Unexpected, OPERATION, format!("the work was lost: {cause}")))
         })
+        .await
     }
 }
 

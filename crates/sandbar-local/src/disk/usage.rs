@@ -1,8 +1,8 @@
-use sandbar_core::{ErrorKind, Result};
+use sandbar_core::Result;
 use sandbar_engine::{IdMode, LAYERS_FOLDER};
 
 use super::measure::Meter;
-use crate::error::fail;
+use crate::aside::aside;
 use crate::home::{Folder, Home, USAGE_FILES};
 use crate::provider::LocalProvider;
 use crate::store::{LAYERS, LayerDocument, VOLUMES, VolumeDocument};
@@ -60,13 +60,8 @@ impl LocalProvider {
     /// what could not be measured by then is `None`.
     pub async fn disk_usage(&self) -> Result<DiskUsage> {
         let path = self.home().to_owned();
-        let look = tokio::task::spawn_blocking(move || Ok(Home::open(&path)?.as_ref().map(measure)));
-        match look.await {
-            Ok(seen) => seen.map(|seen| seen.unwrap_or_else(nothing)),
-            Err(cause) => {
-                Err(fail(ErrorKind::Unexpected, "measure disk usage", format!("the work was lost: {cause}")))
-            }
-        }
+        let look = aside("measure disk usage", move || Ok(Home::open(&path)?.as_ref().map(measure)));
+        Ok(look.await?.unwrap_or_else(nothing))
     }
 }
 

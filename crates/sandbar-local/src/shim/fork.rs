@@ -13,6 +13,7 @@ use super::prepare::{Run, relaunch};
 use super::protocol::{CreateOrders, Snapped};
 use super::shared::Shared;
 use super::{agent, egress, guard, kept, log, processes};
+use crate::aside::aside;
 use crate::ctl;
 use crate::error::{fail, io_error};
 use crate::home::{AgentMark, Pending};
@@ -88,10 +89,7 @@ async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Optio
 
 async fn hold_store(shared: &Arc<Shared>) -> Result<StoreLock> {
     let of = Arc::clone(shared);
-    let taken = tokio::task::spawn_blocking(move || StoreLock::take(&of.home, Hold::Shared, FORK)).await;
-    taken.unwrap_or_else(|cause| {
-        Err(fail(ErrorKind::Unexpected, FORK, format!("the store was not taken: {cause}")))
-    })
+    aside(FORK, move || StoreLock::take(&of.home, Hold::Shared, FORK)).await
 }
 
 /// Whether nothing runs but the agent; what can't be looked at is taken for something. An agent of before may still be on its way out beside it.

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use sandbar_core::{CommitOptions, ErrorKind, Result, Template, TemplateId, Templates};
 use sha2::{Digest as _, Sha256};
 
+use crate::aside::aside;
 use crate::capture;
 use crate::error::fail;
 use crate::home::Home;
@@ -68,17 +69,14 @@ impl Templates for LocalTemplates {
 }
 
 impl LocalTemplates {
-    /// Work that blocks: the store's lock may have to be waited for, and trees take their time.
+    /// Work that blocks.
     pub(super) async fn aside<T: Send + 'static>(
         &self,
         operation: &'static str,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = Arc::clone(&self.inner);
-        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
-        done.unwrap_or_else(|cause| {
-            Err(fail(ErrorKind::Unexpected, operation, format!("the work was lost: {cause}")))
-        })
+        aside(operation, move || work(&inner)).await
     }
 }
 

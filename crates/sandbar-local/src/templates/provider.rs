@@ -2,14 +2,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use sandbar_core::{ErrorKind, Result, Template, TemplateId};
+use sandbar_core::{Result, Template, TemplateId};
 use sandbar_engine::Host;
 
 use super::export::{ExportReport, export};
 use super::import::Import;
 use super::registry::{self, PullOptions};
 use super::source::{ImportOptions, TemplateSource};
-use crate::error::fail;
+use crate::aside::aside;
 use crate::home::Home;
 use crate::provider::LocalProvider;
 use crate::store::{LayerDocument, LayerId, Staged, StoreIds};
@@ -78,15 +78,13 @@ impl LocalProvider {
         let cancel = Cancel::new()?;
         let on_drop = CancelOnDrop(cancel.clone());
         let inner = Arc::clone(&self.templates.inner);
-        let done = tokio::task::spawn_blocking(move || {
+        let done = aside(operation, move || {
             let executable = inner.executable()?;
             work(&executable, &Home::ensure(&inner.home)?, &cancel)
         })
         .await;
         drop(on_drop);
-        done.unwrap_or_else(|cause| {
-            Err(fail(ErrorKind::Unexpected, operation, format!("the work was lost: {cause}")))
-        })
+        done
     }
 }
 
