@@ -29,10 +29,11 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "sandbar-egress",
         ],
     ),
+    ("sandbar-server", &["sandbar-core", "sandbar-wire"]),
     ("sandbar-replay", &[]),
     ("sandbar-rig", &[]),
     ("sandbar", &["sandbar-core", "sandbar-local", "sandbar-observe"]),
-    ("sandbar-cli", &["sandbar", "sandbar-agent", "sandbar-archive", "sandbar-local"]),
+    ("sandbar-cli", &["sandbar", "sandbar-agent", "sandbar-archive", "sandbar-local", "sandbar-server"]),
     ("sandbar-bench", &["sandbar", "sandbar-rig"]),
     ("xtask", &[]),
 ];

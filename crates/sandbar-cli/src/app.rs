@@ -136,6 +136,14 @@ fn dispatch(cli: Cli, printer: Printer, env: &Environment) -> Result<ExitStatus>
         Command::Usage(args) => with_provider(&global, env, async |provider| {
             commands::usage(provider, args.id.as_deref(), printer).await
         }),
+        Command::Serve(args) => {
+            let settings = settings::ServeSettings::resolve(*args, Caller { global: &global, env })?;
+            commands::serve(settings, &Observing::begin(&global, env)?, printer)
+        }
+        Command::Key(args) => {
+            let url = provider_url(global.provider.as_deref(), env)?;
+            on_a_loop(async || commands::key(&url, args, printer).await)
+        }
         Command::Prune(args) => {
             let url = provider_url(global.provider.as_deref(), env)?;
             on_a_loop(async || commands::prune(&url, &args, printer).await)

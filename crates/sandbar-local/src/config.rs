@@ -111,7 +111,12 @@ impl LocalConfig {
         self
     }
 
-    /// Where the data folder is, by the rules of [`LocalConfig::home`].
+    /// Where the data folder is, by the rules of [`LocalConfig::home`]. Nothing is made.
+    pub fn data_folder(&self) -> Result<PathBuf> {
+        self.resolve_home(&Environment::read())
+    }
+
+    /// The same, in this environment.
     pub(crate) fn resolve_home(&self, environment: &Environment) -> Result<PathBuf> {
         let home = if let Some(home) = self.home.as_ref().or(environment.sandbar_home.as_ref()) {
             home.clone()

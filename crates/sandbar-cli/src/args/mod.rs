@@ -11,6 +11,7 @@ mod doctor;
 mod egress;
 mod exec;
 mod fork;
+mod key;
 mod limits;
 mod logs;
 mod ls;
@@ -21,6 +22,7 @@ mod port;
 mod processes;
 mod resources;
 mod run;
+mod serve;
 mod shell;
 mod shell_help;
 mod stats;
@@ -45,6 +47,7 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use egress::{EgressAction, EgressArgs, EgressLogArgs, EgressVerifyArgs, EgressWhyArgs};
 pub(crate) use exec::{EnvArgs, ExecArgs, ProcessArgs};
 pub(crate) use fork::{ForkArgs, VolumesArg};
+pub(crate) use key::{KeyAction, KeyArgs};
 pub(crate) use limits::LimitArgs;
 pub(crate) use logs::LogsArgs;
 pub(crate) use ls::{DescribeArgs, LsArgs};
@@ -55,6 +58,7 @@ pub(crate) use port::PortArgs;
 pub(crate) use processes::{AttachArgs, KillArgs, PsArgs};
 pub(crate) use resources::ResourcesArgs;
 pub(crate) use run::RunArgs;
+pub(crate) use serve::{EgressArg, LogFormatArg, ServeArgs};
 pub(crate) use shell::ShellArgs;
 pub(crate) use shell_help::{CompletionsArgs, ManArgs, Shell};
 pub(crate) use stats::StatsArgs;
@@ -149,6 +153,8 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     Resources(ResourcesArgs),
     Usage(UsageArgs),
+    Serve(Box<ServeArgs>),
+    Key(KeyArgs),
     Prune(PruneArgs),
     System(SystemArgs),
     /// Show what room there is for more sandboxes

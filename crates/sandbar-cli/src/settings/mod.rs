@@ -13,6 +13,7 @@ mod policy;
 mod port;
 mod process;
 mod provider;
+mod serve;
 mod stats;
 
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub(crate) use fork::ForkSettings;
 pub(crate) use observation::{AuditSettings, observation};
 pub(crate) use port::PortSettings;
 pub(crate) use provider::provider_url;
+pub(crate) use serve::{ServeSettings, server_folder};
 pub(crate) use stats::StatsSettings;
 
 /// What counts beside the arguments of a command.

@@ -1,0 +1,60 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Serve E2B's API, so that the official SDKs work on this machine
+///
+/// The first start makes an API key and prints it once. What it prints on standard output is to be pasted into a shell; what goes on is on standard error. At
+/// the end sandboxes stay; the next start finds them.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sandbar serve
+  sandbar serve --listen 0.0.0.0:443 --domain sandbox.example.com --tls-cert chain.pem --tls-key key.pem")]
+pub(crate) struct ServeArgs {
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3000")]
+    pub(crate) listen: SocketAddr,
+    /// Domain whose names `PORT-ID.DOMAIN` lead here, with `:PORT` where that is not 443
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// Certificate chain for TLS, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Origin under which clients reach it, if that is another than where it listens
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// Folder of the server's own store: keys, names of templates, builds
+    ///
+    /// Without it, `server` in the data folder of local sandboxes.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+    /// What sandboxes reach whose creator says nothing of the network
+    #[arg(long, value_name = "WHAT", default_value = "internet")]
+    pub(crate) default_egress: EgressArg,
+    /// Form of what is said on standard error
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(crate) log_format: LogFormatArg,
+}
+
+/// What a sandbox reaches by default.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum EgressArg {
+    /// Public addresses, as E2B does
+    Internet,
+    /// Nothing
+    None,
+}
+
+/// Form of logs.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormatArg {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}

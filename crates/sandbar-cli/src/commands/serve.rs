@@ -1,0 +1,69 @@
+use sandbar::{Error, ErrorKind};
+use sandbar_server::{DefaultEgress, KeyStore, Server};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::LogFormatArg;
+use crate::exit::ExitStatus;
+use crate::failure::Result;
+use crate::host_limits;
+use crate::observing::Observing;
+use crate::output::{Printer, print_line};
+use crate::settings::ServeSettings;
+use crate::signals::Signals;
+
+/// What is logged where `RUST_LOG` says nothing.
+const LOGGED: &str = "info";
+
+/// Serves until somebody asks it to end.
+pub(crate) fn serve(settings: ServeSettings, observing: &Observing, printer: Printer) -> Result<ExitStatus> {
+    host_limits::check_descriptors()?;
+    log_to_stderr(settings.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Error::new(ErrorKind::Unexpected, "start", format!("no event loop: {error}")).with_source(error)
+    })?;
+    let done = runtime.block_on(async {
+        let provider = observing.connect(&settings.url)?;
+        let is_open = settings.config.default_egress == DefaultEgress::Internet;
+        let keys = KeyStore::open(&settings.config.data)?;
+        let server = Server::bind(settings.config, provider).await?;
+        let mut signals = Signals::catch()?;
+        greet(&server, &keys, printer).await?;
+        tracing::info!(
+            origin = server.origin(),
+            default_egress = if is_open { "internet" } else { "none" },
+            "serving; sandboxes whose creator says nothing of the network reach {}",
+            if is_open { "public addresses (--default-egress none for nothing)" } else { "nothing" },
+        );
+        let stop = async {
+            let signal = signals.next().await;
+            tracing::info!(signal = signal.0, "stopping; sandboxes stay");
+        };
+        server.run(stop).await?;
+        Ok(ExitStatus::Done)
+    });
+    runtime.shutdown_background();
+    done
+}
+
+/// Lines to paste into a shell. The key stands in them at the first start only: afterwards nobody knows it.
+async fn greet(server: &Server, keys: &KeyStore, printer: Printer) -> Result<()> {
+    if keys.list().await?.is_empty() {
+        let made = keys.create("first", None).await?;
+        print_line(&format!("export E2B_API_KEY={}", made.text))?;
+    } else {
+        printer.note("`sandbar key create` makes another API key");
+    }
+    print_line(&format!("export E2B_API_URL={}", server.origin()))?;
+    print_line(&format!("export E2B_SANDBOX_URL={}", server.origin()))?;
+    Ok(())
+}
+
+fn log_to_stderr(format: LogFormatArg) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A subscriber that is there already is a test's.
+    let _ = match format {
+        LogFormatArg::Text => builder.try_init(),
+        LogFormatArg::Json => builder.json().try_init(),
+    };
+}

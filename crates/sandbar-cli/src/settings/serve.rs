@@ -1,0 +1,47 @@
+use std::path::{Path, PathBuf};
+
+use sandbar_server::{DefaultEgress, Limits, ServerConfig, TlsFiles};
+
+use super::{Caller, provider_url};
+use crate::args::{EgressArg, LogFormatArg, ServeArgs};
+use crate::failure::Result;
+
+/// Folder of the server's store in a data folder.
+const SERVER: &str = "server";
+
+/// `serve`.
+#[derive(Debug)]
+pub(crate) struct ServeSettings {
+    pub(crate) url: String,
+    pub(crate) config: ServerConfig,
+    pub(crate) log_format: LogFormatArg,
+}
+
+impl ServeSettings {
+    pub(crate) fn resolve(args: ServeArgs, caller: Caller<'_>) -> Result<Self> {
+        let ServeArgs { listen, domain, tls_cert, tls_key, public_url, data, default_egress, log_format } =
+            args;
+        let url = provider_url(caller.global.provider.as_deref(), caller.env)?;
+        let tls = tls_cert.zip(tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
+        let default_egress = match default_egress {
+            EgressArg::Internet => DefaultEgress::Internet,
+            EgressArg::None => DefaultEgress::None,
+        };
+        let data = server_folder(data.as_deref(), &url)?;
+        let limits = Limits::default();
+        let config = ServerConfig { listen, domain, tls, data, default_egress, limits, public_url };
+        Ok(Self { url, config, log_format })
+    }
+}
+
+/// The folder of the server's store: what was typed, else beside local sandboxes.
+pub(crate) fn server_folder(typed: Option<&Path>, url: &str) -> Result<PathBuf> {
+    if let Some(folder) = typed {
+        return Ok(folder.to_owned());
+    }
+    let mut config = sandbar_local::LocalConfig::new();
+    if let Some(home) = url.strip_prefix("local:").filter(|home| !home.is_empty()) {
+        config = config.with_home(home);
+    }
+    Ok(config.data_folder()?.join(SERVER))
+}

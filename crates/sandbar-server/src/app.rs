@@ -1,0 +1,21 @@
+use std::sync::Arc;
+
+use sandbar_core::SandboxProvider;
+
+use crate::config::ServerConfig;
+use crate::limits::KeyLimits;
+use crate::seal::Seal;
+use crate::store::Store;
+
+/// What every handler has.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) config: ServerConfig,
+    /// The origin under which clients reach the server, without a `/` at its end.
+    pub(crate) origin: String,
+    pub(crate) provider: Arc<dyn SandboxProvider>,
+    pub(crate) store: Store,
+    pub(crate) seal: Seal,
+    pub(crate) limits: KeyLimits,
+    pub(crate) guests: crate::guest::Guests,
+}

@@ -1,0 +1,36 @@
+//! The control plane: E2B's REST API.
+
+mod health;
+mod sandboxes;
+mod templates;
+mod volumes;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use http::{Method, StatusCode, Uri};
+
+use crate::app::App;
+use crate::error::ApiError;
+
+/// All routes of the control plane.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .merge(health::routes())
+        .merge(sandboxes::routes())
+        .merge(templates::routes())
+        .merge(volumes::routes())
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .with_state(app)
+}
+
+async fn unknown(method: Method, uri: Uri) -> Response {
+    ApiError::not_found(format!("no such endpoint: {method} {}", uri.path())).into_response()
+}
+
+async fn not_allowed(method: Method, uri: Uri) -> Response {
+    let message = format!("{method} is not allowed on {}", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).into_response()
+}

@@ -1,0 +1,60 @@
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sandbar_core::{Error, ErrorKind, Result, SandboxProvider};
+use tokio::net::TcpListener;
+
+use crate::app::App;
+use crate::config::ServerConfig;
+use crate::limits::KeyLimits;
+use crate::store::Store;
+use crate::{control, guest, listen};
+
+/// A server that has its address.
+#[derive(Debug)]
+pub struct Server {
+    app: Arc<App>,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Opens the store and takes the address; nothing is answered before [`Server::run`].
+    pub async fn bind(config: ServerConfig, provider: Arc<dyn SandboxProvider>) -> Result<Self> {
+        let store = Store::open(&config.data)?;
+        let seal = store.seal().await?;
+        let listener = TcpListener::bind(config.listen).await.map_err(|e| {
+            Error::new(ErrorKind::Unavailable, "serve", format!("can't listen on {}", config.listen))
+                .with_source(e)
+                .with_hint("choose another address with --listen")
+        })?;
+        let address = listener.local_addr().map_err(|e| {
+            Error::new(ErrorKind::Unexpected, "serve", "the listener has no address").with_source(e)
+        })?;
+        let scheme = if config.tls.is_some() { "https" } else { "http" };
+        let origin = match &config.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("{scheme}://{address}"),
+        };
+        let limits = KeyLimits::new(config.limits);
+        let app = App { config, origin, provider, store, seal, limits, guests: guest::Guests::default() };
+        Ok(Self { app: Arc::new(app), listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The origin that clients are to be given.
+    pub fn origin(&self) -> &str {
+        &self.app.origin
+    }
+
+    /// Answers requests until `stop` is done; then those under way are ended in good order. Sandboxes stay.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<()> {
+        let control = control::router(Arc::clone(&self.app));
+        listen::serve(self.app, control, self.listener, stop).await
+    }
+}

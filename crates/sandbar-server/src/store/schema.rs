@@ -1,0 +1,56 @@
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use sandbar_core::{Error, ErrorKind, Result};
+
+use super::failed;
+
+/// How long to wait for another process that writes.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// What each version adds to the one before. Never changed once it has shipped: a later one mends it.
+const MIGRATIONS: &[&str] = &["CREATE TABLE secret (value BLOB NOT NULL);
+     CREATE TABLE keys (
+       id TEXT PRIMARY KEY,
+       hash BLOB NOT NULL UNIQUE,
+       tenant TEXT NOT NULL,
+       name TEXT NOT NULL,
+       hint TEXT NOT NULL,
+       created_at TEXT NOT NULL
+     ) STRICT;"];
+
+/// Opens the file and brings it to the newest version.
+pub(super) fn open(file: &Path) -> Result<Connection> {
+    make_private(file)?;
+    let mut connection = Connection::open(file).map_err(failed)?;
+    connection.busy_timeout(BUSY).map_err(failed)?;
+    connection.pragma_update(None, "journal_mode", "wal").map_err(failed)?;
+    connection.pragma_update(None, "synchronous", "normal").map_err(failed)?;
+    connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+    let newest = MIGRATIONS.len();
+    let transaction =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failed)?;
+    let version: usize =
+        transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    if version > newest {
+        let message = format!("`{}` has version {version}, this program knows {newest}", file.display());
+        return Err(Error::new(ErrorKind::Config, "store", message).with_hint("use a newer `sandbar`"));
+    }
+    for migration in &MIGRATIONS[version..] {
+        transaction.execute_batch(migration).map_err(failed)?;
+    }
+    transaction.pragma_update(None, "user_version", newest).map_err(failed)?;
+    transaction.commit().map_err(failed)?;
+    Ok(connection)
+}
+
+/// Makes the file with mode 0600 before anything is written to it: `SQLite` gives its companions the same.
+fn make_private(file: &Path) -> Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let opened = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(file);
+    opened.map(drop).map_err(|e| {
+        let message = format!("can't open `{}`", file.display());
+        Error::new(ErrorKind::Unexpected, "store", message).with_source(e)
+    })
+}
