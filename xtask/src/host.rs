@@ -29,10 +29,18 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("node", "nodejs"),
     ("npm", "npm"),
     ("postgres", "postgresql"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("mkfs.xfs", "xfsprogs"),
 ];
 
 /// What benchmarks compare with.
-const PEERS: &[(&str, &str)] = &[("bwrap", "bubblewrap"), ("setpriv", "util-linux"), ("tar", "tar")];
+const PEERS: &[(&str, &str)] = &[
+    ("bwrap", "bubblewrap"),
+    ("setpriv", "util-linux"),
+    ("tar", "tar"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("mkfs.xfs", "xfsprogs"),
+];
 
 /// Installs what the tests miss where that can be done (as root, on Debian and its kind), and says what stays missing.
 pub(crate) fn prepare() -> Result<(), String> {

@@ -29,6 +29,7 @@ pub mod rootfs;
 mod seccomp;
 mod spec;
 mod stored;
+pub mod subvolume;
 mod sys;
 pub mod usage;
 pub mod worker;

@@ -27,6 +27,7 @@ mod home;
 mod id;
 mod inside;
 mod janitor;
+mod loop_store;
 mod mounts;
 mod network;
 mod observe;
@@ -54,6 +55,7 @@ pub use doctor::{
     CONDITIONS, Condition, Doctor, Fault, Finding, FindingState, HostReport, Mend, Need, Package, Weight,
     conditions_document,
 };
+pub use loop_store::InitializedStore;
 pub use probe::{PROBE_NAME, probe_main};
 pub use provider::LocalProvider;
 pub use sandbox::LocalSandbox;

@@ -62,7 +62,7 @@ pub(crate) use serve::{EgressArg, LogFormatArg, ServeArgs};
 pub(crate) use shell::ShellArgs;
 pub(crate) use shell_help::{CompletionsArgs, ManArgs, Shell};
 pub(crate) use stats::StatsArgs;
-pub(crate) use system::{PruneArgs, SystemAction, SystemArgs};
+pub(crate) use system::{InitStoreArgs, PruneArgs, SystemAction, SystemArgs};
 pub(crate) use template::{
     OwnerArg, TemplateAction, TemplateArgs, TemplateExportArgs, TemplateImportArgs, TemplateLsArgs,
     TemplatePullArgs,

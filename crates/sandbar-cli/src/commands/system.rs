@@ -1,19 +1,40 @@
 use sandbar::local::{LocalConfig, LocalProvider, PruneMode, PruneOptions};
 use sandbar::{Error, ErrorKind};
 
-use crate::args::{PruneArgs, SystemAction, SystemArgs};
+use crate::args::{InitStoreArgs, PruneArgs, SystemAction, SystemArgs};
 use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
-use crate::output::{Printer, disk_json, disk_table, print_bytes, print_json, prune_json, prune_text};
+use crate::output::{
+    Printer, disk_json, disk_table, print_bytes, print_json, prune_json, prune_text, store_json, store_text,
+};
+use crate::value::Size;
 
 pub(crate) async fn system(url: &str, args: &SystemArgs, printer: Printer) -> Result<ExitStatus> {
-    let SystemAction::Df(_) = &args.action;
+    match &args.action {
+        SystemAction::Df(_) => df(url, printer).await,
+        SystemAction::InitStore(args) => init_store(url, args, printer).await,
+    }
+}
+
+async fn df(url: &str, printer: Printer) -> Result<ExitStatus> {
     let provider = open(url, "system df")?;
     let usage = printer.progress("measuring", provider.disk_usage()).await?;
     if printer.json() {
         print_json(&disk_json(&usage))?;
     } else {
         print_bytes(disk_table(&usage).as_bytes())?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+async fn init_store(url: &str, args: &InitStoreArgs, printer: Printer) -> Result<ExitStatus> {
+    let provider = open(url, "system init-store")?;
+    let Size(size) = args.size;
+    let store = printer.progress("making the store", provider.init_store(size)).await?;
+    if printer.json() {
+        print_json(&store_json(&store))?;
+    } else {
+        print_bytes(store_text(&store).as_bytes())?;
     }
     Ok(ExitStatus::Done)
 }

@@ -1,4 +1,4 @@
-use sandbar::local::{DiskShare, DiskUsage, Prunable, PruneMode, PruneReport};
+use sandbar::local::{DiskShare, DiskUsage, InitializedStore, Prunable, PruneMode, PruneReport};
 use serde_json::{Value, json};
 
 use crate::output::columns;
@@ -36,6 +36,23 @@ pub(crate) fn disk_table(usage: &DiskUsage) -> String {
         ]
     });
     columns(["PART", "COUNT", "SIZE"], &rows)
+}
+
+/// The form of decision 0004.
+pub(crate) fn store_json(store: &InitializedStore) -> Value {
+    let InitializedStore { home, file, size_bytes } = store;
+    json!({"version": 1, "home": home.to_string_lossy(), "file": file.to_string_lossy(), "size_bytes": size_bytes})
+}
+
+/// A store that was made, for a person.
+pub(crate) fn store_text(store: &InitializedStore) -> String {
+    let InitializedStore { home, file, size_bytes } = store;
+    format!(
+        "`{}` is a btrfs of at most {} now, in the file `{}`\n",
+        home.display(),
+        short_size(*size_bytes),
+        file.display()
+    )
 }
 
 /// The form of decision 0004.

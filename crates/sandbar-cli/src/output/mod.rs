@@ -31,7 +31,7 @@ pub(crate) use audit::audit_text;
 pub(crate) use changes::ChangeLine;
 pub(crate) use columns::columns;
 pub(crate) use decision::{DecisionJson, decision_text, verdict_word};
-pub(crate) use disk::{disk_json, disk_table, prune_json, prune_text};
+pub(crate) use disk::{disk_json, disk_table, prune_json, prune_text, store_json, store_text};
 pub(crate) use doctor::{DoctorJson, doctor_text};
 pub(crate) use escape::escape;
 pub(crate) use policy::{NetworkJson, network_text};

@@ -50,6 +50,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ("volume show", &["volume", "show"]),
     ("volume rm", &["volume", "rm"]),
     ("system df", &["system", "df"]),
+    ("system init-store", &["system", "init-store"]),
     ("egress log", &["egress", "log"]),
     ("egress why", &["egress", "why"]),
     ("egress verify", &["egress", "verify"]),

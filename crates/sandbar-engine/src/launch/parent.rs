@@ -1,3 +1,4 @@
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -32,6 +33,7 @@ use crate::obstacle::Obstacle;
 use crate::plan::{OOM_SCORE, Plan, Step};
 use crate::proc_id;
 use crate::spec::LAYERS_FOLDER;
+use crate::subvolume;
 use crate::sys::{self, Cloned};
 
 /// A launch takes a few milliseconds; a machine that swaps may need longer, and nobody waits forever.
@@ -248,7 +250,7 @@ fn own_folder(
     owner: Option<u32>,
 ) -> Result<OwnedFd, Error> {
     let fail = |cause: Errno| Error::io("make folder of writable layers", name, cause);
-    let fresh = match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
+    let fresh = match make(parent, name, mode) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
         Err(cause) => return Err(fail(cause)),
@@ -273,6 +275,14 @@ fn own_folder(
         }
     }
     Ok(folder)
+}
+
+/// The folder of all layers is a subvolume where it can be: a fork then takes a snapshot of it.
+fn make(parent: BorrowedFd<'_>, name: &str, mode: u32) -> Result<(), Errno> {
+    if name == LAYERS_FOLDER && subvolume::create(parent, &CString::new(name).map_err(|_| Errno::INVAL)?)? {
+        return Ok(());
+    }
+    mkdirat(parent, name, Mode::from_raw_mode(mode))
 }
 
 enum Report {

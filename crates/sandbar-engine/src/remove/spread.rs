@@ -4,6 +4,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType};
 
 use super::walk;
+use crate::subvolume;
 
 /// Threads that remove at the same time. They wait for the file system more than they work: one that discards blocks as they are given back waits for
 /// the disk at each.
@@ -42,6 +43,9 @@ pub(super) fn remove_below(parent: BorrowedFd<'_>, name: &CStr) {
 /// The folders in `name`, each with a descriptor of `name` itself; none where it is no folder or can't be read.
 fn folders_in(parent: BorrowedFd<'_>, name: &CStr) -> Vec<(OwnedFd, CString)> {
     let Ok(folder) = walk::open_folder(parent, name) else { return Vec::new() };
+    if subvolume::destroy(parent, name, folder.as_fd()) {
+        return Vec::new();
+    }
     let Ok(entries) = Dir::read_from(&folder) else { return Vec::new() };
     entries
         .filter_map(Result::ok)

@@ -10,6 +10,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::subvolume;
+
 /// Folders open at once. What lies deeper is moved up to the top of the tree and met there again.
 const MAX_OPEN: usize = 48;
 /// Linux allows 255 bytes.
@@ -92,6 +94,7 @@ pub(super) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Outcome {
         }
     }
     match open_folder(parent, name) {
+        Ok(top) if subvolume::destroy(parent, name, top.as_fd()) => return outcome,
         Ok(top) => empty(top, name, &mut outcome),
         Err(cause) => outcome.fail(name, cause),
     }
@@ -198,6 +201,7 @@ fn scan(
         let opened = open_folder(level.fd.as_fd(), name);
         let failed = match (opened, move_to) {
             (Err(cause), _) => Some(cause),
+            (Ok(fd), _) if subvolume::destroy(level.fd.as_fd(), name, fd.as_fd()) => None,
             (Ok(_), Some(top)) => move_up(level.fd.as_fd(), name, top, moved).err(),
             (Ok(fd), None) => match seek(&level.fd, SeekFrom::Start(entry.next_entry_cookie())) {
                 Ok(_) => return Found::Folder(fd, Name::of(name)),

@@ -119,10 +119,15 @@ fn clone() -> Rule {
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
 
-/// Requests that put text into a terminal's input, or drive the host's console.
+/// `BTRFS_IOC_SNAP_CREATE`, `BTRFS_IOC_SUBVOL_CREATE`, `BTRFS_IOC_SNAP_DESTROY` and their second versions, from `linux/btrfs.h`.
+const SUBVOLUMES: [u32; 6] = [0x5000_9401, 0x5000_940e, 0x5000_940f, 0x5000_9417, 0x5000_9418, 0x5000_943f];
+
+/// Requests that put text into a terminal's input, or drive the host's console; and those that make or remove subvolumes in a volume: trees of their own,
+/// which may be closed to writing, so that who removes the volume could not empty them.
 fn ioctl() -> Rule {
     let request = |value: u32| (vec![equals(1, value)], EPERM);
-    Rule::Cases { cases: vec![request(TIOCSTI), request(TIOCLINUX)], otherwise: Verdict::Allow }
+    let cases = [TIOCSTI, TIOCLINUX].into_iter().chain(SUBVOLUMES).map(request).collect();
+    Rule::Cases { cases, otherwise: Verdict::Allow }
 }
 
 /// A socket that lingers makes whoever closes it last wait for the other side, for as long as it says. That may be a

@@ -31,7 +31,7 @@ fn oracle(data: Data, setid: SetidBits) -> u32 {
         libc::SYS_clone3 => return errno(libc::ENOSYS),
         libc::SYS_clone if low(0) & 0x7e02_0000 != 0 => return errno(libc::EPERM),
         libc::SYS_clone => return RETURN_ALLOW,
-        libc::SYS_ioctl if matches!(low(1), 0x5412 | 0x541c) => return errno(libc::EPERM),
+        libc::SYS_ioctl if is_refused_request(low(1)) => return errno(libc::EPERM),
         libc::SYS_ioctl => return RETURN_ALLOW,
         libc::SYS_setsockopt if low(1) == 1 && low(2) == 13 => return errno(libc::EPERM),
         libc::SYS_fcntl if matches!(low(1), 1024 | 1040) => return errno(libc::EPERM),
@@ -170,6 +170,25 @@ fn it_kills_nothing_and_fits_the_kernel() {
         for instruction in program.iter().filter(|i| i.code == RETURN) {
             assert!(instruction.k == RETURN_ALLOW || instruction.k & 0xffff_0000 == RETURN_ERRNO);
         }
+    }
+}
+
+/// Terminals', and those of subvolumes; what shares the bytes of files is of the same family and fine.
+fn is_refused_request(request: u32) -> bool {
+    let of_subvolumes = request >> 8 == 0x50_0094 && matches!(request & 0xff, 1 | 14 | 15 | 23 | 24 | 63);
+    matches!(request, 0x5412 | 0x541c) || of_subvolumes
+}
+
+#[test]
+fn no_subvolume_is_made_or_removed_inside() {
+    let program = program(SetidBits::Allowed);
+    let answer = |request| interpret(&program, Data::call(libc::SYS_ioctl, &[3, request]));
+    for refused in [0x5000_9401, 0x5000_940e, 0x5000_940f, 0x5000_9417, 0x5000_9418, 0x5000_943f] {
+        assert_eq!(answer(refused), RETURN_ERRNO | 1, "{refused:x}");
+    }
+    // `FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`.
+    for fine in [0x4004_9409, 0x4020_940d, 0xc018_9436] {
+        assert_eq!(answer(fine), RETURN_ALLOW, "{fine:x}");
     }
 }
 

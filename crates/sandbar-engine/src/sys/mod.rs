@@ -1,6 +1,7 @@
 //! System calls that `rustix` does not wrap, each behind a safe function or one with a stated contract.
 #![expect(unsafe_code, reason = "raw system calls; every block says why it is sound")]
 
+mod btrfs;
 mod clone;
 mod datagram;
 mod exec;
@@ -13,6 +14,7 @@ mod mount;
 mod net;
 mod seccomp;
 
+pub(crate) use btrfs::{subvolume_create, subvolume_destroy, subvolume_snapshot};
 pub(crate) use clone::{Cloned, clone, exit};
 pub(crate) use datagram::{receive_datagram, send_datagram, tell_destinations};
 pub(crate) use exec::{exec, exec_at, reset_signals};

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::child::{Counter, Trouble};
 use super::measure::Usage;
 use super::seen::{Met, Seen};
+use crate::subvolume;
 
 /// The writable layers, below the folder of them.
 const LAYERS: [&CStr; 2] = [c"upper", c"usr-upper"];
@@ -135,10 +136,12 @@ fn scan(
             Err(Errno::NOENT) => continue,
             Err(cause) => return Err(cause.into()),
         };
-        if stat.st_dev != device {
+        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        // The top of a subvolume has a number of its own and is of the same file system; what is mounted is not opened below.
+        let is_subvolume = is_folder && stat.st_ino == subvolume::TOP;
+        if stat.st_dev != device && !is_subvolume {
             continue;
         }
-        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         usage.disk_bytes = usage.disk_bytes.saturating_add(share(&stat, is_folder, seen));
         if is_folder {
             match open(folder.as_fd(), name) {

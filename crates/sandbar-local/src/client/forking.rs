@@ -30,7 +30,8 @@ const LAYER: &str = "layer";
 #[async_trait]
 impl Forking for Shared {
     /// Mechanism `layer` where nothing runs in the parent but its agent, or the parent is stopped: what it wrote becomes a layer that both share, in
-    /// the same time however much that is; connections to its agent that are open then end. Else what it wrote is copied while it stands still.
+    /// the same time however much that is; connections to its agent that are open then end. Else it stands still meanwhile: mechanism `subvolume` where the
+    /// data folder is on btrfs, a snapshot; `reflink` where the file system shares the bytes of files; `copy` elsewhere.
     async fn fork(&self, options: ForkOptions) -> Result<(Arc<dyn Sandbox>, ForkOutcome)> {
         self.0.fork(options).await
     }

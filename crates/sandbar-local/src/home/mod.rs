@@ -21,7 +21,7 @@ pub(crate) use decisions::{DecisionLog, DecisionReader};
 pub(crate) use folder::Folder;
 pub(crate) use lock::Lock;
 pub(crate) use main_log::{MainLog, MainLogReader};
-pub(crate) use open::Home;
+pub(crate) use open::{FOLDERS, Home, open_dir};
 pub(crate) use policy::{MAX_POLICY, SealedPolicy};
 pub(crate) use record::{
     AgentMark, Asleep, NO_EGRESS, Owner, Pending, Private, StoredRecord, boot_id, isolation, now,

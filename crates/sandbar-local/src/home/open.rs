@@ -11,13 +11,15 @@ use sandbar_core::{ErrorKind, Result, SandboxId};
 use crate::doctor::{Facts, Fault, explain, place};
 use crate::env;
 use crate::error::{fail, found, io_error};
+use crate::loop_store;
 
 /// The format of the data folder that this code reads and writes.
 const FORMAT: u32 = 1;
 /// Longest `version` file that is read, in bytes.
 const MAX_VERSION: usize = 64;
 /// Folders of the data folder.
-const FOLDERS: &[&str] = &["names", "ids", "templates", "layers", "volumes", SANDBOXES, "trash", POOL];
+pub(crate) const FOLDERS: &[&str] =
+    &["names", "ids", "templates", "layers", "volumes", SANDBOXES, "trash", POOL];
 /// The folder of the sandboxes' own.
 const SANDBOXES: &str = "sandboxes";
 /// Emptied folders of layers for other sandboxes.
@@ -36,7 +38,10 @@ impl Home {
     /// Opens the data folder; `None` means that there is positively none yet, and so no sandbox.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         let Some(dir) = open_dir(path)? else { return Ok(None) };
-        let home = Self { path: path.to_owned(), dir };
+        let mut home = Self { path: path.to_owned(), dir };
+        if let Some(dir) = loop_store::mount_if_needed(&home)? {
+            home.dir = dir;
+        }
         // What it is comes first: nobody is told to close a folder of the system's to others.
         let is_home = match home.version()? {
             Some(_) => true,
@@ -56,6 +61,15 @@ impl Home {
             home.make_folders().map_err(fail)?;
             return Ok(home);
         }
+        let home = Self::place(path)?;
+        home.write_version().map_err(fail)?;
+        home.make_folders().map_err(fail)?;
+        Ok(home)
+    }
+
+    /// The folder alone, made where there is none, whatever is in it.
+    pub(crate) fn place(path: &Path) -> Result<Self> {
+        let fail = |cause: Errno| io_error("open", &format!("data folder `{}`", path.display()), cause);
         if let Some(parent) = path.parent() {
             std::fs::DirBuilder::new()
                 .recursive(true)
@@ -69,8 +83,6 @@ impl Home {
         let dir = open_dir(path)?.ok_or_else(|| fail(Errno::NOENT))?;
         let home = Self { path: path.to_owned(), dir };
         home.check_owner()?;
-        home.write_version().map_err(fail)?;
-        home.make_folders().map_err(fail)?;
         Ok(home)
     }
 
@@ -130,7 +142,8 @@ impl Home {
         done
     }
 
-    fn check_owner(&self) -> Result<()> {
+    /// Refuses one that is not the caller's, or open to others.
+    pub(crate) fn check_owner(&self) -> Result<()> {
         let stat = fstat(&self.dir)
             .map_err(|cause| io_error("open", &format!("data folder `{}`", self.path.display()), cause))?;
         let complain = |why: String, fault: &'static Fault| {
@@ -238,7 +251,8 @@ impl AsFd for Home {
     }
 }
 
-fn open_dir(path: &Path) -> Result<Option<OwnedFd>> {
+/// Opens a folder; `None` means that there is positively none.
+pub(crate) fn open_dir(path: &Path) -> Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat(CWD, path, flags, Mode::empty()) {
         Ok(dir) => Ok(Some(dir)),

@@ -1,4 +1,4 @@
-//! A layer by copying what was written, while nothing of the sandbox goes on.
+//! A layer by a snapshot or a copy of what was written, while nothing of the sandbox goes on.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
@@ -11,13 +11,15 @@ use tokio::sync::oneshot;
 
 use super::protocol::Snapped;
 use super::shared::Shared;
-use super::{log, sleep};
+use super::{log, sleep, subvolume};
 use crate::error::{fail, found, io_error};
 use crate::home::{Folder, Home, Pending, StoredRecord};
 use crate::store::{Boot, Hold, LayerId, Merged, ROOT, STORE_BASE, Staged, StoreIds, StoreLock, USR};
 use crate::worker::{Job, Task, Worker};
 
 const FORK: &str = "fork";
+/// The file system takes a snapshot of what was written.
+const SUBVOLUME: &str = "subvolume";
 /// What was written is copied.
 const COPY: &str = "copy";
 /// The file system shares the bytes of each file with its copy.
@@ -25,9 +27,18 @@ const REFLINK: &str = "reflink";
 /// This executable, also where another has its place by now.
 const OWN_FILE: &str = "/proc/self/exe";
 
-/// Makes a layer of a copy of what was written. One that sleeps sleeps on. The caller holds the turn. The store is held from when the layer is there.
+/// Makes a layer of what was written: by a snapshot where that can be, by a copy elsewhere. One that sleeps sleeps on. The caller holds the turn. The store is held from when the layer is there.
 pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<(Snapped, StoreLock)> {
     let sleeps = shared.look(|record| record.private.asleep.is_some());
+    if !sleeps {
+        let of = Arc::clone(shared);
+        // What can't be written early is written when all stand still.
+        let write = move || {
+            let ids = of.look(|record| record.private.ids.clone());
+            subvolume::write_early(&of.home, &of.folder, &ids)
+        };
+        let _ = tokio::task::spawn_blocking(write).await;
+    }
     let still = if sleeps { None } else { Some(Still::of(shared).await?) };
     let of = Arc::clone(shared);
     let (done, is_done) = oneshot::channel::<()>();
@@ -96,27 +107,26 @@ impl Drop for Still<'_> {
 
 struct Copied {
     layer: LayerId,
+    mechanism: &'static str,
+    /// Bytes that the file system does not share.
     bytes: u64,
-    /// Bytes that the file system shares.
-    shared: u64,
 }
 
 impl Copied {
     /// What a copy boots from: this over what the sandbox itself does.
     fn over(self, home: &Home, boot: Option<Boot>, merged: Option<&Merged>) -> Result<Snapped> {
-        let Self { layer, bytes, shared } = self;
+        let Self { layer, mechanism, bytes } = self;
         let mut layers = boot.unwrap_or_else(Boot::host).layers;
         if let Some(merged) = merged {
             merged.apply_if_there(home, &mut layers)?;
         }
         layers.insert(0, layer);
-        let mechanism = if bytes > 0 && shared == bytes { REFLINK } else { COPY };
-        Ok(Snapped { layers, mechanism: mechanism.to_owned(), copied_bytes: bytes - shared.min(bytes) })
+        Ok(Snapped { layers, mechanism: mechanism.to_owned(), copied_bytes: bytes })
     }
 }
 
-/// Copies the writable layers of a sandbox, in which nothing goes on, into a layer. Something may go on from `is_copied` on. The copy may take long, so the
-/// store is taken only after it.
+/// Makes a layer of the writable layers of a sandbox, in which nothing goes on. Something may go on from `is_copied` on. A copy may take long, so the store
+/// is taken only after it.
 fn copy(
     home: &Home,
     folder: &Folder,
@@ -125,6 +135,10 @@ fn copy(
     is_copied: impl FnOnce(),
 ) -> Result<(Copied, StoreLock)> {
     let theirs = StoreIds::of_sandbox(ids);
+    if let Some(staged) = subvolume::snapshot(home, folder, &theirs)? {
+        is_copied();
+        return finish(home, staged, SUBVOLUME, 0, None);
+    }
     let ours = match &theirs {
         StoreIds::Range { .. } => StoreIds::Range { first: STORE_BASE },
         others => others.clone(),
@@ -148,10 +162,22 @@ fn copy(
         shared += report.shared;
     }
     is_copied();
+    let mechanism = if bytes > 0 && shared == bytes { REFLINK } else { COPY };
+    finish(home, staged, mechanism, bytes - shared.min(bytes), Some(bytes))
+}
+
+/// Gives the layer its name, with the store held from before.
+fn finish(
+    home: &Home,
+    staged: Staged<'_>,
+    mechanism: &'static str,
+    bytes: u64,
+    size: Option<u64>,
+) -> Result<(Copied, StoreLock)> {
     let store = StoreLock::take(home, Hold::Shared, FORK)?;
     let layer = LayerId::random()?;
-    staged.finish(&layer, Some(bytes))?;
-    Ok((Copied { layer, bytes, shared }, store))
+    staged.finish(&layer, size)?;
+    Ok((Copied { layer, mechanism, bytes }, store))
 }
 
 fn open(folder: &Folder, name: &str) -> Result<Option<OwnedFd>> {

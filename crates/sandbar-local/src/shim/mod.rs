@@ -26,6 +26,7 @@ mod serve;
 mod shared;
 mod sleep;
 mod start;
+mod subvolume;
 mod usage;
 
 pub(crate) use agent::{AGENT_SOCKET, CTL_SOCKET};

@@ -11,17 +11,17 @@ use sandbar_core::{
 
 use crate::support::{Bed, agent_pid, create, end_shim, eventually, kill, shim_pid};
 
-async fn text(sandbox: &dyn Sandbox, script: &str) -> String {
+pub(crate) async fn text(sandbox: &dyn Sandbox, script: &str) -> String {
     let output = sandbox.commands().run(&Command::shell(script)).await.expect("it ran");
     assert!(output.status.is_success(), "{output:?}");
     output.stdout_lossy().trim().to_owned()
 }
 
-async fn fork(sandbox: &dyn Sandbox) -> (Arc<dyn Sandbox>, ForkOutcome) {
+pub(crate) async fn fork(sandbox: &dyn Sandbox) -> (Arc<dyn Sandbox>, ForkOutcome) {
     sandbox.require_forking().expect("forking").fork(ForkOptions::default()).await.expect("a copy")
 }
 
-async fn end(bed: &Bed, sandboxes: &[&dyn Sandbox]) {
+pub(crate) async fn end(bed: &Bed, sandboxes: &[&dyn Sandbox]) {
     for sandbox in sandboxes {
         sandbox.destroy().await.expect("destroyed");
     }
@@ -263,23 +263,27 @@ print(logged)
 /// Forks under live writers, one copy after the other.
 pub(crate) async fn under_writers(count: u32) {
     let Some(bed) = Bed::new() else { return };
+    let parent = create(&bed.provider()).await;
+    of_writers(&bed, &*parent, count, &["copy", "reflink", "subvolume"]).await;
+}
+
+/// The same of this sandbox, by one of these mechanisms; ends all.
+pub(crate) async fn of_writers(bed: &Bed, parent: &dyn Sandbox, count: u32, mechanisms: &[&str]) {
     if !std::path::Path::new("/usr/bin/python3").exists() {
         println!("skipped: this machine has no python3");
-        return;
+        return end(bed, &[parent]).await;
     }
-    let parent = create(&bed.provider()).await;
     let start = format!(
         "cat > ~/writers.py <<'END'\n{WRITERS}\nEND\ncat > ~/check.py <<'END'\n{CHECK}\nEND\npython3 ~/writers.py > ~/said 2>&1 </dev/null & echo $! > /tmp/pid; until grep -q begun ~/said; do sleep 0.01; done"
     );
-    text(&*parent, &start).await;
-    let lines = async || {
-        text(&*parent, "wc -l < ~/log 2>/dev/null || echo 0").await.parse::<u64>().expect("a number")
-    };
+    text(parent, &start).await;
+    let lines =
+        async || text(parent, "wc -l < ~/log 2>/dev/null || echo 0").await.parse::<u64>().expect("a number");
     let mut before = 0;
     for _ in 0..count {
         eventually("the writers go on", async || lines().await > before + 20).await;
-        let (copy, outcome) = fork(&*parent).await;
-        assert!(["copy", "reflink", "subvolume"].contains(&outcome.mechanism.as_str()), "{outcome:?}");
+        let (copy, outcome) = fork(parent).await;
+        assert!(mechanisms.contains(&outcome.mechanism.as_str()), "{outcome:?}");
         let of_copy: u64 = text(&*copy, "python3 ~/check.py").await.parse().expect("a number");
         assert!(of_copy > before, "it has what was written until then");
         before = of_copy;
@@ -289,12 +293,12 @@ pub(crate) async fn under_writers(count: u32) {
             text(&*copy, "echo mine > ~/log; python3 -c 'open(\"/tmp/x\",\"w\")'; wc -l < ~/log").await,
             "1"
         );
-        assert_eq!(text(&*parent, "ls /tmp/x 2>/dev/null; kill -0 $(cat /tmp/pid) && echo on").await, "on");
+        assert_eq!(text(parent, "ls /tmp/x 2>/dev/null; kill -0 $(cat /tmp/pid) && echo on").await, "on");
         copy.destroy().await.expect("destroyed");
     }
-    text(&*parent, "kill $(cat /tmp/pid)").await;
-    assert!(text(&*parent, "python3 ~/check.py").await.parse::<u64>().expect("a number") > before);
-    end(&bed, &[&*parent]).await;
+    text(parent, "kill $(cat /tmp/pid)").await;
+    assert!(text(parent, "python3 ~/check.py").await.parse::<u64>().expect("a number") > before);
+    end(bed, &[parent]).await;
 }
 
 #[tokio::test]
@@ -332,8 +336,13 @@ async fn what_was_removed_and_replaced_is_so_in_a_copy() {
 #[tokio::test]
 async fn a_shim_killed_while_it_copies_leaves_its_sandbox_going_on() {
     let Some(bed) = Bed::new() else { return };
+    killed_while_copying(&bed).await;
+}
+
+/// A copy is there whole or not at all, and its parent goes on.
+pub(crate) async fn killed_while_copying(bed: &Bed) {
     let parent = create(&bed.provider()).await;
-    text(&*parent, "head -c 40000000 /dev/urandom > ~/data; (while :; do echo x >> ~/log; sleep 0.01; done) </dev/null >/dev/null 2>&1 & true").await;
+    text(&*parent, "head -c 40000000 /dev/urandom > ~/data; sha256sum ~/data | cut -c 1-64 > ~/sum; (while :; do echo x >> ~/log; sleep 0.01; done) </dev/null >/dev/null 2>&1 & true").await;
     for round in 1..=crate::support::size(6) {
         let (provider, id) = (bed.provider(), parent.id().clone());
         let forking = tokio::spawn(async move {
@@ -346,15 +355,16 @@ async fn a_shim_killed_while_it_copies_leaves_its_sandbox_going_on() {
                 .map(|(copy, _)| copy)
         });
         tokio::time::sleep(Duration::from_millis(u64::from(round % 6) * 12)).await;
-        shim_pid(&bed, parent.id()).into_iter().for_each(kill);
+        shim_pid(bed, parent.id()).into_iter().for_each(kill);
         if let Ok(Ok(copy)) = forking.await {
+            text(&*copy, "[ $(sha256sum ~/data | cut -c 1-64) = $(cat ~/sum) ]").await;
             copy.destroy().await.expect("destroyed");
         }
         let lines = async || text(&*parent, "wc -l < ~/log").await.parse::<u64>().expect("a number");
         let now = lines().await;
         eventually("its processes go on", async || lines().await > now).await;
     }
-    end(&bed, &[&*parent]).await;
+    end(bed, &[&*parent]).await;
 }
 
 #[tokio::test]

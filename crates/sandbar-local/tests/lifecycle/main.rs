@@ -29,6 +29,7 @@ mod sleep;
 mod sockets;
 mod spare;
 mod start;
+mod stores;
 mod templates;
 mod usage;
 mod versions;

@@ -2,12 +2,15 @@
 
 pub(crate) mod fake;
 mod look;
+mod store;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sandbar_core::{CreateOptions, ProviderExt, Query, Sandbox, SandboxId, SandboxProvider};
 use sandbar_local::{LocalConfig, LocalProvider, Spare};
+
+pub(crate) use store::{FileSystem, Store, run, unmount};
 
 pub(crate) use look::{Traces, agent_pid, descendants, has_ended, has_root_inside, is_alive, kill, shim_pid};
 
@@ -19,6 +22,11 @@ pub(crate) struct Bed {
 impl Bed {
     /// Makes one; `None`, with the reason printed, where no sandbox can be made at all.
     pub(crate) fn new() -> Option<Self> {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// The same below a folder.
+    pub(crate) fn below(folder: &Path) -> Option<Self> {
         if let Ok(text) = std::fs::read_to_string("/proc/sys/user/max_user_namespaces")
             && text.trim() == "0"
         {
@@ -26,7 +34,10 @@ impl Bed {
             return None;
         }
         Some(Self {
-            scratch: tempfile::Builder::new().prefix("sandbar-test-").tempdir().expect("a temporary folder"),
+            scratch: tempfile::Builder::new()
+                .prefix("sandbar-test-")
+                .tempdir_in(folder)
+                .expect("a temporary folder"),
         })
     }
 
