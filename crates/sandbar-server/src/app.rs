@@ -18,4 +18,5 @@ pub(crate) struct App {
     pub(crate) seal: Seal,
     pub(crate) limits: KeyLimits,
     pub(crate) guests: crate::guest::Guests,
+    pub(crate) admissions: crate::control::Admissions,
 }

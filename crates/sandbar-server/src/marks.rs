@@ -4,16 +4,18 @@ use sandbar_wire::e2b::Metadata;
 use crate::error::{ApiError, ApiResult};
 
 /// What the server itself remembers of a sandbox stands in labels that begin so; a caller's metadata can't.
-pub(crate) const RESERVED: &str = "sandbar.server/";
+pub(crate) const RESERVED: &str = "sandbar-server/";
 
-const TENANT: &str = "sandbar.server/tenant";
-const TEMPLATE: &str = "sandbar.server/template";
-const SECURE: &str = "sandbar.server/secure";
-const AUTO_RESUME: &str = "sandbar.server/auto-resume";
-const PRIVATE_TRAFFIC: &str = "sandbar.server/private-traffic";
-const MASK_HOST: &str = "sandbar.server/mask-request-host";
-const TIMEOUT: &str = "sandbar.server/timeout";
-const INTERNAL: &str = "sandbar.server/internal";
+const TENANT: &str = "sandbar-server/tenant";
+const TEMPLATE: &str = "sandbar-server/template";
+const SECURE: &str = "sandbar-server/secure";
+const AUTO_RESUME: &str = "sandbar-server/auto-resume";
+const PRIVATE_TRAFFIC: &str = "sandbar-server/private-traffic";
+const MASK_HOST: &str = "sandbar-server/mask-request-host";
+const TIMEOUT: &str = "sandbar-server/timeout";
+const INTERNAL: &str = "sandbar-server/internal";
+const ALIAS: &str = "sandbar-server/alias";
+const CREATION: &str = "sandbar-server/creation";
 
 /// What the server remembers of a sandbox from its creation on. It never changes, so it may be kept as long as the sandbox is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,10 @@ pub(crate) struct Marks {
     pub(crate) timeout: u64,
     /// Whether the server made it for itself: then nobody sees it and it counts for nobody.
     pub(crate) is_internal: bool,
+    /// A name of the template, as answers have it.
+    pub(crate) alias: Option<String>,
+    /// What tells its creation from others, while that is under way.
+    pub(crate) creation: Option<String>,
 }
 
 impl Marks {
@@ -61,8 +67,11 @@ impl Marks {
         for (key, _) in flags.iter().filter(|(_, is_set)| *is_set) {
             labels.insert(*key, "true")?;
         }
-        if let Some(host) = &self.mask_host {
-            labels.insert(MASK_HOST, host)?;
+        let texts = [(MASK_HOST, &self.mask_host), (ALIAS, &self.alias), (CREATION, &self.creation)];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                labels.insert(key, text)?;
+            }
         }
         Ok(labels)
     }
@@ -71,15 +80,18 @@ impl Marks {
     pub(crate) fn of(record: &SandboxRecord) -> Option<Self> {
         let labels = &record.labels;
         let is_set = |key| labels.get(key) == Some("true");
+        let text = |key| labels.get(key).map(str::to_owned);
         Some(Self {
             tenant: labels.get(TENANT)?.to_owned(),
             template: labels.get(TEMPLATE)?.to_owned(),
             is_secure: is_set(SECURE),
             auto_resume: is_set(AUTO_RESUME),
             is_private: is_set(PRIVATE_TRAFFIC),
-            mask_host: labels.get(MASK_HOST).map(str::to_owned),
+            mask_host: text(MASK_HOST),
             timeout: labels.get(TIMEOUT)?.parse().ok()?,
             is_internal: is_set(INTERNAL),
+            alias: text(ALIAS),
+            creation: text(CREATION),
         })
     }
 
@@ -93,4 +105,21 @@ impl Marks {
 pub(crate) fn metadata(record: &SandboxRecord) -> Metadata {
     let own = record.labels.iter().filter(|(key, _)| !key.starts_with(RESERVED));
     own.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_labels_that_a_caller_can_not_give() {
+        let marks =
+            Marks { tenant: "t1".into(), template: "base".into(), is_secure: true, ..Marks::default() };
+        let labels = marks.to_labels(&Metadata::from([("a".into(), "b".into())])).unwrap();
+        assert_eq!(labels.get("sandbar-server/tenant"), Some("t1"));
+        assert_eq!(labels.get("a"), Some("b"));
+        assert!(labels.contains_all(&Marks::tenant_query("t1").unwrap()));
+        let forged = Metadata::from([("sandbar-server/tenant".into(), "t2".into())]);
+        assert!(marks.to_labels(&forged).is_err());
+    }
 }

@@ -38,7 +38,16 @@ impl Server {
             None => format!("{scheme}://{address}"),
         };
         let limits = KeyLimits::new(config.limits);
-        let app = App { config, origin, provider, store, seal, limits, guests: guest::Guests::default() };
+        let app = App {
+            config,
+            origin,
+            provider,
+            store,
+            seal,
+            limits,
+            guests: guest::Guests::default(),
+            admissions: control::Admissions::default(),
+        };
         Ok(Self { app: Arc::new(app), listener, address })
     }
 

@@ -1,5 +1,6 @@
 //! The control plane: E2B's REST API.
 
+pub(crate) mod extract;
 mod health;
 mod sandboxes;
 mod templates;
@@ -13,6 +14,8 @@ use http::{Method, StatusCode, Uri};
 
 use crate::app::App;
 use crate::error::ApiError;
+
+pub(crate) use sandboxes::Admissions;
 
 /// All routes of the control plane.
 pub(crate) fn router(app: Arc<App>) -> Router {

@@ -1,8 +1,23 @@
 //! E2B's REST API: the documents of its control plane, for servers and clients. Unknown fields are ignored on reading.
 
 mod error;
+mod lifecycle;
+mod logs;
+mod metrics;
+mod network;
+mod sandbox;
 
 pub use error::ErrorBody;
+pub use lifecycle::{
+    ConnectSandbox, ForkSandbox, PauseSandbox, RefreshSandbox, ResumeSandbox, SandboxFork, SetTimeout,
+};
+pub use logs::{LogLevel, LogLine, SandboxLogEntry, SandboxLogs, SandboxLogsV2};
+pub use metrics::{SandboxMetric, SandboxesMetrics};
+pub use network::{ALL_TRAFFIC, EgressProxy, NetworkConfig, NetworkRule, NetworkTransform, NetworkUpdate};
+pub use sandbox::{
+    AutoResume, ListedSandbox, NewSandbox, OnTimeout, PauseMode, Sandbox, SandboxDetail, SandboxLifecycle,
+    SandboxState, VolumeMount,
+};
 
 use std::collections::BTreeMap;
 

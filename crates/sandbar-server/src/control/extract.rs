@@ -1,0 +1,136 @@
+//! What is taken from a request, with errors in E2B's shape.
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::error::{ApiError, ApiResult};
+
+/// Largest JSON body, in bytes: environment and metadata at their largest, with room for what JSON adds. Template steps have to fit as well.
+pub(crate) const MAX_JSON_BODY: usize = 4 << 20;
+
+/// A JSON body.
+pub(crate) struct Json<T>(pub(crate) T);
+
+/// A JSON body that may be absent; then everything in it is.
+pub(crate) struct OptionalJson<T>(pub(crate) T);
+
+/// The query, each name at most once.
+pub(crate) struct Query<T>(pub(crate) T);
+
+/// The one variable part of a path.
+pub(crate) struct PathId(pub(crate) String);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request<Body>, _: &S) -> ApiResult<Self> {
+        read(&bounded(request.into_body()).await?).map(Self)
+    }
+}
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request<Body>, _: &S) -> ApiResult<Self> {
+        let body = bounded(request.into_body()).await?;
+        let is_absent = body.trim_ascii().is_empty() || body.trim_ascii() == b"null";
+        if is_absent { Ok(Self(T::default())) } else { read(&body).map(Self) }
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> ApiResult<Self> {
+        let query = axum::extract::Query::try_from_uri(&parts.uri);
+        query
+            .map(|axum::extract::Query(value)| Self(value))
+            .map_err(|error| ApiError::bad_request(format!("invalid query: {}", error.body_text())))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|error| ApiError::bad_request(format!("invalid path: {}", error.body_text())))?;
+        let first = params.iter().next().map(|(_, value)| value.to_owned());
+        first.map(Self).ok_or_else(|| ApiError::bad_request("invalid path: it names nothing"))
+    }
+}
+
+/// The whole body, whether its length was declared or not.
+async fn bounded(body: Body) -> ApiResult<Bytes> {
+    match Limited::new(body, MAX_JSON_BODY).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body is larger than {MAX_JSON_BODY} bytes"),
+        )),
+        Err(_) => Err(ApiError::bad_request("the body ended before it was whole")),
+    }
+}
+
+/// The text of an error of the parser names what it expected and where, and no value but a short one of the wrong kind.
+fn read<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+    serde_json::from_slice(body).map_err(|error| {
+        let what = match error.classify() {
+            serde_json::error::Category::Data => redacted(&error.to_string()),
+            _ => format!("it is not JSON (line {}, column {})", error.line(), error.column()),
+        };
+        ApiError::bad_request(format!("invalid body: {what}"))
+    })
+}
+
+/// Without the value of the wrong kind, which may be a secret that was put in the wrong place.
+fn redacted(message: &str) -> String {
+    match (message.find('"'), message.rfind("\", expected")) {
+        (Some(first), Some(last)) if first < last => {
+            format!("{}…{}", &message[..=first], &message[last..])
+        }
+        _ => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbar_wire::e2b::NewSandbox;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_is_bounded_and_its_errors_have_the_shape() {
+        let with = |body: Body| Request::builder().body(body).unwrap();
+        let Json(read) =
+            Json::<NewSandbox>::from_request(with(Body::from(r#"{"templateID":"a"}"#)), &()).await.unwrap();
+        assert_eq!(read.template_id, "a");
+        let status = async |body: Body| {
+            Json::<NewSandbox>::from_request(with(body), &()).await.map(|_| ()).unwrap_err().status
+        };
+        assert_eq!(status(Body::empty()).await, StatusCode::BAD_REQUEST);
+        assert_eq!(status(Body::from("{")).await, StatusCode::BAD_REQUEST);
+        assert_eq!(status(Body::from("{}")).await, StatusCode::BAD_REQUEST);
+        assert_eq!(status(Body::from(vec![b' '; MAX_JSON_BODY + 1])).await, StatusCode::PAYLOAD_TOO_LARGE);
+        let none =
+            OptionalJson::<sandbar_wire::e2b::PauseSandbox>::from_request(with(Body::from(" ")), &()).await;
+        assert_eq!(none.unwrap().0.memory, None);
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_not_repeated() {
+        let error =
+            read::<NewSandbox>(br#"{"templateID":"a","envVars":"s3\"cret"}"#).map(|_| ()).unwrap_err();
+        assert!(
+            !error.message.contains("cret") && error.message.contains("expected a map"),
+            "{}",
+            error.message
+        );
+    }
+}
