@@ -48,8 +48,12 @@ const UNSAFE_CRATE: &str = "sandbar-engine";
 const MAX_LINES: usize = 600;
 
 /// What there is more of in a build that sends spans.
-pub(crate) const OTLP: &[&str] =
-    &["-p", "sandbar-observe", "-p", "sandbar-cli", "--features", "sandbar-observe/otlp,sandbar-cli/otlp"];
+pub(crate) const OTLP: &[&str] = &["--features", "sandbar-observe/otlp,sandbar-cli/otlp"];
+
+/// Packages that are linted again with it: those that know it. The others are here for the features that they ask of dependencies: with the same
+/// ones as in the whole workspace, what was looked at there is not looked at again.
+const OTLP_PACKAGES: &[&str] =
+    &["-p", "sandbar-observe", "-p", "sandbar-cli", "-p", "sandbar-core", "-p", "sandbar-egress"];
 
 fn house_rules() -> Result<(), String> {
     let metadata: Value =
@@ -57,6 +61,7 @@ fn house_rules() -> Result<(), String> {
             .map_err(|e| format!("cargo metadata printed what is not JSON: {e}"))?;
     let mut complaints = dependency_directions(&metadata);
     complaints.extend(licenses(&metadata)?);
+    complaints.extend(tests_that_never_run(&metadata)?);
     complaints.extend(sources()?);
     complaints.extend(crate::fuzz::targets().err());
     let documents = output(&mut git(&["ls-files", "*.md"]))?;
@@ -83,7 +88,10 @@ pub(crate) fn run() -> Result<(), String> {
         "warnings",
     ]))?;
     crate::run::run(
-        cargo(&["clippy", "--all-targets", "--locked", "--quiet"]).args(OTLP).args(["--", "-D", "warnings"]),
+        cargo(&["clippy", "--all-targets", "--locked", "--quiet"])
+            .args(OTLP_PACKAGES)
+            .args(OTLP)
+            .args(["--", "-D", "warnings"]),
     )
 }
 
@@ -132,6 +140,33 @@ fn licenses(metadata: &Value) -> Result<Vec<String>, String> {
                 "`{}` has license `{license}`, which deny.toml does not allow",
                 package["name"]
             ));
+        }
+    }
+    Ok(complaints)
+}
+
+/// A target that says that it has no unit tests has none.
+fn tests_that_never_run(metadata: &Value) -> Result<Vec<String>, String> {
+    let mut complaints = Vec::new();
+    for package in packages(metadata).filter(|p| p["source"].is_null()) {
+        let targets = package["targets"].as_array().into_iter().flatten();
+        for target in targets.filter(|target| target["test"] == false) {
+            let is_ours = ["lib", "bin"].iter().any(|kind| target["kind"][0] == *kind);
+            let root = Path::new(target["src_path"].as_str().unwrap_or_default());
+            let Some(folder) = root.parent().filter(|_| is_ours) else { continue };
+            // What lies beside a library's root is the library's, also where a program's root lies there.
+            let is_library = target["kind"][0] == "lib" || !folder.join("lib.rs").exists();
+            let files = if is_library { "*.rs" } else { root.to_str().unwrap_or_default() };
+            let mut list = git(&["ls-files", files]);
+            for file in output(list.current_dir(folder))?.lines() {
+                let text = read(&folder.join(file))?;
+                if text.lines().any(|line| line.trim_start().starts_with("#[cfg(test)]")) {
+                    complaints.push(format!(
+                        "{}/{file} has tests that never run: its target has `test = false`",
+                        folder.display()
+                    ));
+                }
+            }
         }
     }
     Ok(complaints)

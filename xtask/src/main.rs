@@ -2,12 +2,14 @@
 
 mod bench;
 mod checks;
+mod crew;
 mod fuzz;
 mod generate;
 mod host;
 mod links;
 mod modes;
 mod run;
+mod scratch;
 mod soak;
 mod test;
 

@@ -6,8 +6,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::crew::Job;
 use crate::run::workspace;
-use crate::test::{Executables, TestBinary};
+use crate::test::{Executables, Part, TestBinary};
 
 /// Id of the ordinary user; above what distributions give people, below what container tools take.
 const UID: u32 = 61_000;
@@ -32,36 +33,31 @@ impl Mode {
         }
     }
 
-    /// Runs the tests of `packages` in this mode; every binary runs, also after one that failed.
-    pub(crate) fn run(
+    /// The runs of the tests of `packages` in this mode, by a user that is there as long as `stage` is.
+    pub(crate) fn jobs(
         self,
+        stage: &Stage,
         binaries: &[TestBinary],
         packages: &[&str],
         executables: &Executables,
-    ) -> Result<(), String> {
-        let stage = Stage::new(self)?;
-        let mut failed = Vec::new();
+    ) -> Vec<Job> {
         let all = self == Self::Single || std::env::var_os("SANDBAR_SOAK").is_some();
-        let wanted = |binary: &&TestBinary| {
-            packages.contains(&binary.package.as_str()) && (all || !binary.is_like_single())
-        };
-        for binary in binaries.iter().filter(wanted) {
-            eprintln!("\n     Running {} {} as {USER} ({} ids)", binary.package, binary.name, self.word());
+        let mut jobs = Vec::new();
+        for binary in binaries.iter().filter(|binary| packages.contains(&binary.package.as_str())) {
+            let part = if all { Part::All } else { binary.with_subordinate_ids() };
+            let filters = match part {
+                Part::All => &[],
+                Part::Of(modules) => modules,
+                Part::Nothing => continue,
+            };
             let rig = binary.needs_rig().then_some(executables.rig.as_path());
-            let status = stage
-                .command_in(rig, &binary.executable, &binary.folder)
-                .env("SANDBAR_HELPER", &executables.helper)
-                .env("SANDBAR_RIG_BIN", &executables.rig)
-                .status()
-                .map_err(|e| format!("unshare could not be started: {e}"))?;
-            if !status.success() {
-                failed.push(format!("{} {}", binary.package, binary.name));
-            }
+            let mut command = stage.command_in(rig, &binary.executable, &binary.folder);
+            command.args(filters);
+            command.env("SANDBAR_HELPER", &executables.helper).env("SANDBAR_RIG_BIN", &executables.rig);
+            let title = format!("{} {} as {USER} ({} ids)", binary.package, binary.name, self.word());
+            jobs.push(Job { title, command });
         }
-        if failed.is_empty() {
-            return Ok(());
-        }
-        Err(format!("failed as an ordinary user with {} ids: {}", self.word(), failed.join(", ")))
+        jobs
     }
 }
 
@@ -73,8 +69,9 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(mode: Mode) -> Result<Self, String> {
-        let folder = std::env::temp_dir().join(format!("sbt-{}-{}", std::process::id(), &mode.word()[..2]));
+    /// A user with a home in `above`.
+    pub(crate) fn new(mode: Mode, above: &Path) -> Result<Self, String> {
+        let folder = above.join(format!("sbt-{}-{}", std::process::id(), &mode.word()[..2]));
         let stage = Self { mode, folder };
         stage.fill().map_err(|e| format!("{}: {e}", stage.folder.display()))?;
         Ok(stage)

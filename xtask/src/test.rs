@@ -1,36 +1,97 @@
 //! `cargo xtask test`: all that has to hold before a change lands.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::modes::Mode;
+use crate::crew::Job;
+use crate::modes::{Mode, Stage};
 use crate::run::{cargo, output, workspace};
-use crate::{checks, host};
+use crate::scratch::Scratch;
+use crate::{checks, crew, host, scratch};
 
 /// Packages whose tests run again as an ordinary user: what they do depends on who does it.
 const USER_PACKAGES: &[&str] =
     &["sandbar-engine", "sandbar-agent", "sandbar-local", "sandbar-cli", "sandbar-observe", "sandbar-rig"];
 
-/// Tests (package and name) in which it makes no difference whether an ordinary user has one id or subordinate ones: with them they run only where
-/// `SANDBAR_SOAK` asks for the long sizes, so that a run stays well below 40 minutes on two cores. What leads out of a sandbox is made alike in both,
-/// and `egress_life` runs in both.
-const LIKE_SINGLE: &[(&str, &str)] = &[
-    ("sandbar-local", "egress"),
-    ("sandbar-cli", "clients"),
-    ("sandbar-cli", "sandbar_cli"),
-    ("sandbar-agent", "sandbar_agent"),
-    ("sandbar-agent", "output"),
-    ("sandbar-agent", "filesystem"),
-    ("sandbar-agent", "files"),
-    ("sandbar-observe", "contract"),
-    ("sandbar-observe", "observed"),
-    ("sandbar-observe", "record"),
-    ("sandbar-observe", "sandbar_observe"),
-    ("sandbar-rig", "rig"),
-    ("sandbar-rig", "resolver"),
-    ("sandbar-rig", "sandbar_rig"),
+/// Tests (package and name) in which it makes no difference whether an ordinary user has one id or subordinate ones, and modules of those in which
+/// it does for a part: with subordinate ids the others run only where `SANDBAR_SOAK` asks for the long sizes, so that a run stays short. What leads out of
+/// a sandbox is made alike in both, and `egress_life` runs in both.
+const LIKE_SINGLE: &[(&str, &str, Part)] = &[
+    ("sandbar-local", "egress", Part::Nothing),
+    (
+        "sandbar-local",
+        "lifecycle",
+        Part::Of(&[
+            "archives::",
+            "builds::",
+            "commits::",
+            "conformance::",
+            "cycles_leave_nothing",
+            "deaths::",
+            "disk::",
+            "forks",
+            "kills_at_random_moments",
+            "leftovers::",
+            "parallel_creates",
+            "pool::",
+            "start::",
+            "templates::",
+            "volume",
+        ]),
+    ),
+    (
+        "sandbar-cli",
+        "cli",
+        Part::Of(&[
+            "archive::",
+            "copies::",
+            "cp::",
+            "doctor::",
+            "forks::",
+            "lifecycle::",
+            "processes::",
+            "templates::",
+            "users::",
+            "volumes::",
+        ]),
+    ),
+    ("sandbar-cli", "clients", Part::Nothing),
+    ("sandbar-cli", "sandbar_cli", Part::Nothing),
+    ("sandbar-agent", "sandbar_agent", Part::Nothing),
+    ("sandbar-agent", "output", Part::Nothing),
+    ("sandbar-agent", "filesystem", Part::Nothing),
+    ("sandbar-agent", "files", Part::Nothing),
+    ("sandbar-observe", "contract", Part::Nothing),
+    ("sandbar-observe", "observed", Part::Nothing),
+    ("sandbar-observe", "record", Part::Nothing),
+    ("sandbar-observe", "sandbar_observe", Part::Nothing),
+    ("sandbar-rig", "rig", Part::Nothing),
+    ("sandbar-rig", "resolver", Part::Nothing),
 ];
+
+/// The slowest tests, which are started first.
+const LONGEST_FIRST: &[&str] = &[
+    "sandbar-local lifecycle",
+    "sandbar-cli cli",
+    "sandbar-local egress",
+    "sandbar-engine isolation",
+    "sandbar-cli clients",
+    "sandbar-engine sandbar_engine",
+    "sandbar-cli blackbox",
+    "sandbar-agent filesystem",
+];
+
+/// What of a test runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    All,
+    /// Only these modules.
+    Of(&'static [&'static str]),
+    Nothing,
+}
 
 /// Tests (package and name) that need an outside. As this user each of them makes a rig of its own; as an ordinary user the whole
 /// binary is in one that root made, since subordinate ids can't be had inside a user namespace.
@@ -59,9 +120,20 @@ pub(crate) struct Executables {
 }
 
 impl TestBinary {
-    /// Whether it says with subordinate ids what it says with a single one.
-    pub(crate) fn is_like_single(&self) -> bool {
-        LIKE_SINGLE.contains(&(self.package.as_str(), self.name.as_str()))
+    /// What of it runs with subordinate ids.
+    pub(crate) fn with_subordinate_ids(&self) -> Part {
+        let named =
+            LIKE_SINGLE.iter().find(|(package, name, _)| (*package, *name) == (&self.package, &self.name));
+        named.map_or(Part::All, |(_, _, part)| *part)
+    }
+
+    /// Its run as this user.
+    fn job(&self, executables: &Executables, scratch: &Path) -> Job {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command.env("TMPDIR", scratch);
+        command.env("SANDBAR_HELPER", &executables.helper).env("SANDBAR_RIG_BIN", &executables.rig);
+        Job { title: format!("{} {}", self.package, self.name), command }
     }
 
     /// Whether it is to be run in a rig.
@@ -74,30 +146,44 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if !arguments.is_empty() {
         return Err(format!("`test` takes no arguments, got `{}`", arguments.join(" ")));
     }
+    scratch::enter()?;
     host::prepare()?;
     checks::run()?;
-    let executables = Executables {
-        helper: build_helper("dev")?,
-        rig: build_executable("dev", "sandbar-rig", "sandbar-rig")?,
-    };
-    // One build of everything; then the binaries are run as whoever is to run them.
-    let binaries = test_binaries()?;
-    // Each mode runs whatever became of the ones before, so that one run shows all that fails.
-    let mut failed: Vec<String> = run_cargo_tests(&executables).err().into_iter().collect();
-    if host::is_root() {
-        for mode in [Mode::Single, Mode::Subordinate] {
-            failed.extend(mode.run(&binaries, USER_PACKAGES, &executables).err());
-        }
+    // One build of everything, executables as well; then the binaries are run as whoever is to run them.
+    let (binaries, executables) = build_tests()?;
+    let scratch = Scratch::new()?;
+    let stages: Vec<(Mode, Stage)> = if host::is_root() {
+        [Mode::Single, Mode::Subordinate]
+            .into_iter()
+            .map(|mode| Ok((mode, Stage::new(mode, scratch.path())?)))
+            .collect::<Result<_, String>>()?
     } else {
-        eprintln!("xtask: not root: the tests ran as this user only; the root mode was not tested");
+        eprintln!("xtask: not root: the tests run as this user only; the root mode is not tested");
+        Vec::new()
+    };
+    let mut jobs: Vec<Job> = binaries.iter().map(|binary| binary.job(&executables, scratch.path())).collect();
+    for (mode, stage) in &stages {
+        jobs.extend(mode.jobs(stage, &binaries, USER_PACKAGES, &executables));
     }
+    // All run whatever became of the ones before, so that one run shows all that fails. The long ones come first: none is left alone at the end.
+    jobs.sort_by_key(|job| {
+        LONGEST_FIRST.iter().position(|name| job.title.starts_with(name)).unwrap_or(usize::MAX)
+    });
+    let mut failed = crew::run(jobs);
+    drop(stages);
+    failed.extend(doc_tests().err());
     failed.extend(otlp_tests().err());
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n  ")) }
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed:\n  {}", failed.join("\n  "))) }
+}
+
+fn doc_tests() -> Result<(), String> {
+    crate::run::run(&mut cargo(&["test", "--doc", "--workspace", "--locked", "--no-fail-fast"]))
 }
 
 /// The tests of what is only there in a build that sends spans. The last ones: the executable of that build takes the place of the other.
 fn otlp_tests() -> Result<(), String> {
-    let targets = ["test", "--locked", "--no-fail-fast", "--test", "otlp", "--test", "cli"];
+    // The whole workspace, so that what is built for the other tests is not built again: features of dependencies are those of all that is built.
+    let targets = ["test", "--workspace", "--locked", "--no-fail-fast", "--test", "otlp", "--test", "cli"];
     // The executable of this very build is found beside the tests.
     crate::run::run(cargo(&targets).args(checks::OTLP).args(["--", "otlp"]).env_remove("SANDBAR_HELPER"))
 }
@@ -126,16 +212,8 @@ fn build(what: &[&str], name: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("cargo built no executable `{name}`"))
 }
 
-fn run_cargo_tests(executables: &Executables) -> Result<(), String> {
-    crate::run::run(
-        cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])
-            .env("SANDBAR_HELPER", &executables.helper)
-            .env("SANDBAR_RIG_BIN", &executables.rig),
-    )
-}
-
-/// Compiles every test and answers the binaries.
-pub(crate) fn test_binaries() -> Result<Vec<TestBinary>, String> {
+/// Compiles every test, and the executables that tests start.
+fn build_tests() -> Result<(Vec<TestBinary>, Executables), String> {
     let text = output(&mut cargo(&[
         "test",
         "--workspace",
@@ -144,18 +222,25 @@ pub(crate) fn test_binaries() -> Result<Vec<TestBinary>, String> {
         "--message-format=json-render-diagnostics",
     ]))?;
     let mut binaries = Vec::new();
-    for artifact in artifacts(&text).filter(|artifact| artifact["profile"]["test"] == true) {
-        let Some(executable) = artifact["executable"].as_str() else { continue };
+    let mut programs = BTreeMap::new();
+    for artifact in artifacts(&text) {
+        let Some(executable) = artifact["executable"].as_str().map(PathBuf::from) else { continue };
+        let name = artifact["target"]["name"].as_str().unwrap_or_default().to_owned();
+        if artifact["profile"]["test"] != true {
+            programs.insert(name, executable);
+            continue;
+        }
         let manifest = artifact["manifest_path"].as_str().unwrap_or_default();
         let folder = PathBuf::from(manifest).parent().map(PathBuf::from).unwrap_or_default();
         let package = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let name = artifact["target"]["name"].as_str().unwrap_or_default().to_owned();
-        binaries.push(TestBinary { package, name, executable: executable.into(), folder });
+        binaries.push(TestBinary { package, name, executable, folder });
     }
     if binaries.is_empty() {
         return Err(format!("cargo built no tests in {}", workspace().display()));
     }
-    Ok(binaries)
+    let mut program = |name: &str| programs.remove(name).ok_or(format!("cargo built no executable `{name}`"));
+    let executables = Executables { helper: program("sandbar")?, rig: program("sandbar-rig")? };
+    Ok((binaries, executables))
 }
 
 fn artifacts(text: &str) -> impl Iterator<Item = Value> {

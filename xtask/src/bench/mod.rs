@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let by_user: Vec<_> =
         BY_USER.iter().filter(|name| names.is_empty() || names.contains(*name)).copied().collect();
     if host::is_root() && !by_user.is_empty() {
-        let stage = Stage::new(Mode::Single)?;
+        let stage = Stage::new(Mode::Single, &std::env::temp_dir())?;
         let mut command = stage.command(&bench, workspace());
         command.args(by_user).args(quick);
         let title = "As an ordinary user with one id";
