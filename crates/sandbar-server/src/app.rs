@@ -19,4 +19,6 @@ pub(crate) struct App {
     pub(crate) limits: KeyLimits,
     pub(crate) guests: crate::guest::Guests,
     pub(crate) admissions: crate::control::Admissions,
+    /// Under which names requests for sandboxes come.
+    pub(crate) names: crate::guest::Names,
 }

@@ -13,6 +13,9 @@ mod control;
 mod dispatch;
 mod emulate;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guest;
 mod known;
 mod limits;

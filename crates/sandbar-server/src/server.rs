@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use crate::app::App;
 use crate::config::ServerConfig;
 use crate::limits::KeyLimits;
+use crate::listen::Tls;
 use crate::store::Store;
 use crate::{control, guest, listen};
 
@@ -17,11 +18,13 @@ pub struct Server {
     app: Arc<App>,
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<Tls>,
 }
 
 impl Server {
     /// Opens the store and takes the address; nothing is answered before [`Server::run`].
     pub async fn bind(config: ServerConfig, provider: Arc<dyn SandboxProvider>) -> Result<Self> {
+        let tls = config.tls.clone().map(Tls::open).transpose()?;
         let store = Store::open(&config.data)?;
         let seal = store.seal().await?;
         let listener = TcpListener::bind(config.listen).await.map_err(|e| {
@@ -39,6 +42,7 @@ impl Server {
         };
         let limits = KeyLimits::new(config.limits);
         let app = App {
+            names: guest::Names::new(config.domain.as_deref(), &origin),
             config,
             origin,
             provider,
@@ -48,7 +52,7 @@ impl Server {
             guests: guest::Guests::default(),
             admissions: control::Admissions::default(),
         };
-        Ok(Self { app: Arc::new(app), listener, address })
+        Ok(Self { app: Arc::new(app), listener, address, tls })
     }
 
     /// Where it listens.
@@ -64,6 +68,6 @@ impl Server {
     /// Answers requests until `stop` is done; then those under way are ended in good order. Sandboxes stay.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<()> {
         let control = control::router(Arc::clone(&self.app));
-        listen::serve(self.app, control, self.listener, stop).await
+        listen::serve(self.app, control, self.listener, self.tls, stop).await
     }
 }

@@ -1,24 +1,24 @@
 //! Requests for what is inside a sandbox: its guest's own API, and its ports.
+//!
+//! A request is routed by its head ([`Names::route`]), let in by tokens of the sandbox' own ([`admit`]), and passed on as it is over a
+//! connection into the sandbox ([`exchange`]). What was learned of a sandbox is kept ([`Resident`]): a request to one that was seen running a
+//! moment ago asks the backend nothing.
 
+mod admit;
+mod body;
+mod exchange;
+mod guests;
+mod headers;
+mod host;
+mod pool;
+mod problem;
+mod resident;
 mod route;
+mod tunnel;
+mod wake;
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::response::{IntoResponse, Response};
-use http::{Request, StatusCode};
-
-use crate::app::App;
-use crate::error::ApiError;
-
-pub(crate) use route::{Route, route};
-
-/// What is kept of sandboxes that were asked for: handles, marks and idle connections.
-#[derive(Debug, Default)]
-pub(crate) struct Guests {}
-
-/// Answers a request for port `port` of the sandbox `id`.
-#[allow(clippy::unused_async)]
-pub(crate) async fn serve(_app: &Arc<App>, _id: &str, _port: u16, _request: Request<Body>) -> Response {
-    ApiError::new(StatusCode::NOT_IMPLEMENTED, "requests to guests are not served yet").into_response()
-}
+pub(crate) use exchange::SILENCE;
+pub(crate) use guests::{Guests, serve, serve_signed};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use route::{ID_HEADER, PORT_HEADER};
+pub(crate) use route::{Names, Route};

@@ -1,60 +1,73 @@
 //! Connections: accepted, bounded, ended in good order.
 
+mod accept;
+mod body;
+mod connection;
+mod tls;
+
+pub(crate) use body::timed;
+pub(crate) use connection::Peer;
+pub(crate) use tls::Tls;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use sandbar_core::Result;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use self::accept::{Places, accept};
+use self::connection::{Shared, connection};
 use crate::app::App;
-use crate::dispatch::dispatch;
 
 /// How long requests under way may go on after a stop was asked for.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Answers connections until `stop` is done.
+/// Answers connections until `stop` is done. Those under way then end in good order; what does not in [`GRACE`] is broken off.
 pub(crate) async fn serve(
     app: Arc<App>,
     control: Router,
     listener: TcpListener,
+    tls: Option<Tls>,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<()> {
-    let mut stop = std::pin::pin!(stop);
-    let graceful = GracefulShutdown::new();
-    loop {
-        let stream = tokio::select! {
-            () = &mut stop => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    continue;
-                }
-            },
-        };
-        let _ = stream.set_nodelay(true);
-        let (app, control) = (Arc::clone(&app), control.clone());
-        let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            let (app, control) = (Arc::clone(&app), control.clone());
-            async move { Ok::<_, std::convert::Infallible>(dispatch(app, control, request.map(Body::new)).await) }
-        });
-        let builder = auto::Builder::new(TokioExecutor::new());
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        let watched = graceful.watch(connection);
-        tokio::spawn(async move {
-            if let Err(error) = watched.await {
-                tracing::debug!(%error, "a connection ended");
-            }
-        });
+    let shared = Arc::new(Shared {
+        app,
+        control,
+        tls,
+        ending: CancellationToken::new(),
+        broken: CancellationToken::new(),
+    });
+    let tasks = TaskTracker::new();
+    let places = Places::new();
+    let sweeping = shared.app.guests.sweep();
+    let accepting = async {
+        loop {
+            let (stream, peer) = accept(&listener).await;
+            // One that finds no place is closed at once: it is told nothing that takes time.
+            let Some(place) = places.take(peer.ip()) else { continue };
+            let shared = Arc::clone(&shared);
+            tasks.spawn(async move {
+                connection(&shared, stream, peer).await;
+                drop(place);
+            });
+        }
+    };
+    tokio::select! {
+        () = stop => {}
+        () = accepting => {}
+        () = sweeping => {}
     }
     drop(listener);
-    let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+    tasks.close();
+    shared.ending.cancel();
+    if tokio::time::timeout(GRACE, tasks.wait()).await.is_err() {
+        shared.broken.cancel();
+        tasks.wait().await;
+    }
+    shared.app.guests.close().await;
     Ok(())
 }
