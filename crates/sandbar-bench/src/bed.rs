@@ -23,11 +23,7 @@ impl Bed {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|why| text(&why))?;
         let folder = tempfile::Builder::new().prefix("sb-").tempdir().map_err(|why| text(&why))?;
-        let url = format!("local:{}", folder.path().join("home").display());
-        let provider = {
-            let _inside = runtime.enter();
-            sandbar::connect(&url).map_err(|why| text(&why))?
-        };
+        let provider = connect(&runtime, &folder.path().join("home"))?;
         Ok(Self { runtime, provider, executable, quick, folder })
     }
 
@@ -42,8 +38,7 @@ impl Bed {
 
     /// A sandbox that ends with this process.
     pub(crate) async fn create(&self) -> Result<Arc<dyn Sandbox>, String> {
-        let options = CreateOptions::new().with_lifetime(Lifetime::Owned);
-        self.provider.create(options).await.map_err(|error| error.to_string())
+        create(&self.provider).await
     }
 
     /// The command line, over the same data folder.
@@ -53,6 +48,18 @@ impl Bed {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
+}
+
+/// A provider over a data folder.
+pub(crate) fn connect(runtime: &Runtime, home: &std::path::Path) -> Result<Arc<dyn SandboxProvider>, String> {
+    let _inside = runtime.enter();
+    sandbar::connect(&format!("local:{}", home.display())).map_err(|why| why.to_string())
+}
+
+/// A sandbox that ends with this process.
+pub(crate) async fn create(provider: &Arc<dyn SandboxProvider>) -> Result<Arc<dyn Sandbox>, String> {
+    let options = CreateOptions::new().with_lifetime(Lifetime::Owned);
+    provider.create(options).await.map_err(|error| error.to_string())
 }
 
 /// Runs a host command to its successful end.

@@ -8,11 +8,14 @@ mod crowd;
 mod egress;
 mod exec;
 mod flow;
+mod fork;
 mod memory;
+mod pause;
 mod peer;
 mod row;
 mod sample;
 mod size;
+mod store;
 mod tree;
 
 use std::process::ExitCode;
@@ -33,6 +36,11 @@ const MEASURES: &[(&str, Measure)] = &[
     ("download", flow::download),
     ("cp", tree::copy),
     ("archive", archive::both_ways),
+    ("fork-layer", fork::by_layer),
+    ("fork-subvolume", fork::by_subvolume),
+    ("fork-reflink", fork::by_reflink),
+    ("fork-copy", fork::by_copy),
+    ("pause", pause::both_ways),
     ("size", size::executable),
 ];
 
@@ -51,7 +59,7 @@ fn main() -> ExitCode {
     }
     let measures = if std::env::var_os(sandbar_rig::FOLDER).is_some() { IN_RIG } else { MEASURES };
     let known: Vec<_> = measures.iter().map(|(name, _)| *name).collect();
-    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+    if let Some(unknown) = names.iter().find(|wanted| !known.iter().any(|name| is_named(name, wanted))) {
         eprintln!("sandbar-bench: nothing here is called `{unknown}`; there are: {}", known.join(", "));
         return ExitCode::from(2);
     }
@@ -63,7 +71,7 @@ fn main() -> ExitCode {
         }
     };
     let mut code = ExitCode::SUCCESS;
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| is_named(name, wanted));
     for (name, measure) in measures.iter().filter(|(name, _)| wanted(name)) {
         eprintln!("measuring {name}");
         match measure(&bed) {
@@ -85,4 +93,9 @@ fn main() -> ExitCode {
         }
     }
     code
+}
+
+/// Whether a word means this measurement: by its name, or by the first word of it, which several may have.
+fn is_named(name: &str, wanted: &str) -> bool {
+    name.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 /// Measurements of one thing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     values: Vec<f64>,
     /// Whether more is better: then percentiles count from the best down, too.

@@ -117,3 +117,18 @@ fn disk_use_is_told_and_what_nobody_needs_goes_when_asked() {
     assert_eq!(home.text(&["prune"]), "nothing to remove");
     assert_eq!(home.count(), 1);
 }
+
+/// What `system init-store` can't do it says, and makes nothing.
+#[test]
+fn a_store_that_can_not_be_made_is_refused() {
+    let home = Home::new();
+    let output = home.run(&["system", "init-store", "--size", "1M"]);
+    assert_ne!(code(&output), 0, "{}", both(&output));
+    assert!(both(&output).contains("too few") && both(&output).contains("20G"), "{}", both(&output));
+    // More than any disk of root's has, and nothing for others.
+    let output = home.run(&["system", "init-store", "--size", "8388607T", "--json"]);
+    assert_ne!(code(&output), 0, "{}", both(&output));
+    let why = if rustix::process::geteuid().is_root() { "expected at most" } else { "only root" };
+    assert!(both(&output).contains(why), "{}", both(&output));
+    home.assert_empty();
+}

@@ -47,6 +47,10 @@ impl LocalProvider {
 }
 
 fn init(path: &Path, size: u64) -> Result<InitializedStore> {
+    if size < MIN_SIZE {
+        let why = format!("{size} bytes are too few for a store: expected at least {MIN_SIZE}");
+        return Err(fail(ErrorKind::InvalidInput, OPERATION, why).with_hint("say a size such as `20G`"));
+    }
     if !rustix::process::geteuid().is_root() {
         return Err(fail(
             ErrorKind::PermissionDenied,
@@ -54,10 +58,6 @@ fn init(path: &Path, size: u64) -> Result<InitializedStore> {
             "only root can mount a file as a file system",
         )
         .with_hint("as an ordinary user, set `SANDBAR_HOME` to a folder on btrfs or XFS"));
-    }
-    if size < MIN_SIZE {
-        let why = format!("{size} bytes are too few for a store: expected at least {MIN_SIZE}");
-        return Err(fail(ErrorKind::InvalidInput, OPERATION, why).with_hint("say a size such as `20G`"));
     }
     let is_new = !path.exists();
     let made = Home::place(path).and_then(|home| fill(&home, size));
