@@ -24,6 +24,9 @@ const CONNECTIONS: usize = 128;
 /// How long a connection may be silent before it is closed: callers ask at once and go away.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// Bytes of a tunnel that are passed on at once, each way: few calls where much is passed, and some megabytes where all that may be open are.
+const PIECE: usize = 32 << 10;
+
 /// How long the store is held for somebody who is told of a layer; to take it, too, takes no time. Shorter than others wait for the store.
 const TAKEN_OVER: Duration = Duration::from_secs(10);
 
@@ -227,7 +230,7 @@ async fn tunnel(shared: &Arc<Shared>, mut stream: BufStream<UnixStream>, port: u
     match ports::dial(shared, port).await {
         Ok(Dialled::Connection(mut inside)) => {
             send(&mut stream, &Reply::Dialled).await?;
-            tokio::io::copy_bidirectional(&mut stream, &mut inside).await?;
+            tokio::io::copy_bidirectional_with_sizes(&mut stream, &mut inside, PIECE, PIECE).await?;
             Ok(())
         }
         Ok(Dialled::Refused) => send(&mut stream, &Reply::Refused).await,

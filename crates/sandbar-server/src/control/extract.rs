@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 
 use crate::error::{ApiError, ApiResult};
@@ -68,12 +69,17 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
 
 /// The whole body, whether its length was declared or not.
 async fn bounded(body: Body) -> ApiResult<Bytes> {
+    let too_large = || {
+        let message = format!("the body is larger than {MAX_JSON_BODY} bytes");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    // What says beforehand that it is too large is not waited for.
+    if body.size_hint().lower() > MAX_JSON_BODY as u64 {
+        return Err(too_large());
+    }
     match Limited::new(body, MAX_JSON_BODY).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body is larger than {MAX_JSON_BODY} bytes"),
-        )),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(_) => Err(ApiError::bad_request("the body ended before it was whole")),
     }
 }

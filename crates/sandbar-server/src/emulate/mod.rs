@@ -82,3 +82,6 @@ async fn metrics(sandbox: &dyn Sandbox) -> Response {
         Err(error) => http_error(&HttpError::new(failed(&error).code.http_status(), error.message())),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,6 +75,33 @@ async fn connections_one_after_another_leave_nothing() {
     assert!(descriptors < 3000, "{descriptors} descriptors are open");
 }
 
+/// Who sends a head byte by byte is not waited for; that takes a minute, so only where `$SANDBAR_SOAK` asks for long checks.
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_that_never_end_are_given_up() {
+    if std::env::var_os("SANDBAR_SOAK").is_none() {
+        println!("skipped: SANDBAR_SOAK is not set");
+        return;
+    }
+    let rig = Rig::memory().await;
+    let slow = (0..200).map(|_| async {
+        let mut stream = TcpStream::connect(rig.address).await.expect("the server listens");
+        let mut bytes = HEALTH[..HEALTH.len() - 4].iter().chain(std::iter::repeat(&b'x'));
+        let mut answer = [0; 256];
+        loop {
+            let piece: Vec<u8> = bytes.by_ref().take(1).copied().collect();
+            if stream.write_all(&piece).await.is_err() {
+                return;
+            }
+            let end = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut answer)).await;
+            if matches!(end, Ok(Ok(0) | Err(_))) {
+                return;
+            }
+        }
+    });
+    let all = tokio::time::timeout(PATIENCE * 3, futures::future::join_all(slow)).await;
+    all.expect("all are closed");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_under_way_may_end_and_the_rest_is_broken_off() {
     let mut rig = Rig::local().await;

@@ -17,6 +17,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args): pass
     def do_GET(self):
         if self.headers.get("Upgrade", "").lower() == "websocket": return self.websocket()
+        if self.path == "/hold": return self.hold()
         length = int(self.headers.get("Content-Length") or 0)
         if self.headers.get("Transfer-Encoding") == "chunked":
             body = b""
@@ -30,6 +31,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Connection", "keep-alive, x-private"); self.send_header("X-Private", "1"); self.end_headers()
         self.wfile.write(answer)
     do_POST = do_PUT = do_DELETE = do_GET
+    def hold(self):
+        self.send_response(200); self.send_header("Transfer-Encoding", "chunked"); self.end_headers()
+        self.wfile.write(b"1\r\nx\r\n"); self.wfile.flush()
+        if self.connection.recv(1) == b"": open("/tmp/gone", "w").close()
+        self.close_connection = True
     def websocket(self):
         key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
         accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
@@ -164,6 +170,35 @@ async fn ports_that_are_not_public_ask_for_their_token() {
     // The guest's own API has its own token.
     let health = rig.ask(Method::GET, "/health", &sandbox.guest(), "").await;
     assert_eq!(health.status, StatusCode::NO_CONTENT);
+}
+
+/// What runs for a client is told that it went, also before all of the answer: a code interpreter interrupts what it runs then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_is_seen_inside_and_nothing_is_held_back() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let rig = Rig::local().await;
+    let sandbox = rig.create(json!({"templateID": "base"})).await;
+    let _serving = serve(&rig, &sandbox, 8083).await;
+    first(&rig, &to(&sandbox, "8083")).await;
+    let mut stream = tokio::net::TcpStream::connect(rig.address).await.expect("the server listens");
+    let head = format!(
+        "GET /hold HTTP/1.1\r\nhost: localhost\r\ne2b-sandbox-id: {}\r\ne2b-sandbox-port: 8083\r\n\r\n",
+        sandbox.id
+    );
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"1\r\nx\r\n") {
+        let mut piece = [0; 1024];
+        let got =
+            tokio::time::timeout(PATIENCE, stream.read(&mut piece)).await.expect("in time").expect("bytes");
+        assert!(got > 0, "{}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&piece[..got]);
+    }
+    drop(stream);
+    let begun = std::time::Instant::now();
+    while rig.ask(Method::GET, "/files?path=/tmp/gone", &sandbox.guest(), "").await.status != StatusCode::OK {
+        assert!(begun.elapsed() < PATIENCE, "nobody was told");
+    }
 }
 
 /// The threat model's section on the server: what runs code asks for a token even where ports are public.
