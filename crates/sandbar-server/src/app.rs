@@ -21,4 +21,7 @@ pub(crate) struct App {
     pub(crate) admissions: crate::control::Admissions,
     /// Under which names requests for sandboxes come.
     pub(crate) names: crate::guest::Names,
+    pub(crate) turns: crate::control::Turns,
+    /// What goes on when the client that asked for it has left.
+    pub(crate) work: tokio_util::task::TaskTracker,
 }

@@ -1,9 +1,11 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sandbar_core::{Error, ErrorKind, Result, SandboxProvider};
 use tokio::net::TcpListener;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::app::App;
 use crate::config::ServerConfig;
@@ -11,6 +13,9 @@ use crate::limits::KeyLimits;
 use crate::listen::Tls;
 use crate::store::Store;
 use crate::{control, guest, listen};
+
+/// How long what goes on without its client may take at the end: a create whose template takes long to be ready.
+const LAST_WORK: Duration = Duration::from_secs(60);
 
 /// A server that has its address.
 #[derive(Debug)]
@@ -51,6 +56,8 @@ impl Server {
             limits,
             guests: guest::Guests::default(),
             admissions: control::Admissions::default(),
+            turns: control::Turns::default(),
+            work: TaskTracker::new(),
         };
         Ok(Self { app: Arc::new(app), listener, address, tls })
     }
@@ -68,6 +75,13 @@ impl Server {
     /// Answers requests until `stop` is done; then those under way are ended in good order. Sandboxes stay.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<()> {
         let control = control::router(Arc::clone(&self.app));
-        listen::serve(self.app, control, self.listener, self.tls, stop).await
+        let _sampler = AbortOnDropHandle::new(tokio::spawn(control::sampler::run(Arc::clone(&self.app))));
+        let work = self.app.work.clone();
+        let served = listen::serve(self.app, control, self.listener, self.tls, stop).await;
+        work.close();
+        if tokio::time::timeout(LAST_WORK, work.wait()).await.is_err() {
+            tracing::warn!("sandboxes are still being made at the end: they end by their deadlines");
+        }
+        served
     }
 }

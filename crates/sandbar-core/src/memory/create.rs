@@ -124,7 +124,7 @@ pub(super) fn insert(
     }
     drop(disk);
     held.next_id += 1;
-    let id = SandboxId::new(format!("mem-{:08x}", held.next_id))?;
+    let id = SandboxId::new(format!("mem{:08x}", held.next_id))?;
     let machine =
         Machine::new(id.clone(), plan, root, world.disk.clone(), world.programs.clone(), on_deadline);
     let machine = Arc::new(machine);

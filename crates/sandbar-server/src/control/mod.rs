@@ -15,7 +15,7 @@ use http::{Method, StatusCode, Uri};
 use crate::app::App;
 use crate::error::ApiError;
 
-pub(crate) use sandboxes::Admissions;
+pub(crate) use sandboxes::{Admissions, Turns, sampler};
 
 /// All routes of the control plane.
 pub(crate) fn router(app: Arc<App>) -> Router {

@@ -1,6 +1,8 @@
 //! What belongs to no sandbox: keys, template names, builds and their logs, samples. One `SQLite` file, 0600.
 
+mod idempotency;
 mod keys;
+mod sandboxes;
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use crate::seal::{SECRET_BYTES, Seal};
 
 pub(crate) use keys::KeyCache;
 pub use keys::{Key, KeyStore, NewKey};
+pub(crate) use sandboxes::{Event, Sample, StoredNetwork};
 
 /// Name of the file in the server's folder.
 const FILE: &str = "server.db";

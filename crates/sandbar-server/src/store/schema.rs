@@ -10,7 +10,8 @@ use super::failed;
 const BUSY: Duration = Duration::from_secs(5);
 
 /// What each version adds to the one before. Never changed once it has shipped: a later one mends it.
-const MIGRATIONS: &[&str] = &["CREATE TABLE secret (value BLOB NOT NULL);
+const MIGRATIONS: &[&str] = &[
+    "CREATE TABLE secret (value BLOB NOT NULL);
      CREATE TABLE keys (
        id TEXT PRIMARY KEY,
        hash BLOB NOT NULL UNIQUE,
@@ -18,7 +19,41 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE secret (value BLOB NOT NULL);
        name TEXT NOT NULL,
        hint TEXT NOT NULL,
        created_at TEXT NOT NULL
-     ) STRICT;"];
+     ) STRICT;",
+    // Times are Unix milliseconds.
+    "CREATE TABLE sandbox_events (
+       sandbox TEXT NOT NULL,
+       at INTEGER NOT NULL,
+       event TEXT NOT NULL
+     ) STRICT;
+     CREATE INDEX sandbox_events_by_sandbox ON sandbox_events (sandbox, at);
+     CREATE TABLE sandbox_networks (
+       sandbox TEXT PRIMARY KEY,
+       config TEXT,
+       internet INTEGER
+     ) STRICT;
+     CREATE TABLE sandbox_samples (
+       sandbox TEXT NOT NULL,
+       at INTEGER NOT NULL,
+       cpu_count INTEGER NOT NULL,
+       cpu_pct REAL NOT NULL,
+       mem_used INTEGER NOT NULL,
+       mem_total INTEGER NOT NULL,
+       mem_cache INTEGER NOT NULL,
+       disk_used INTEGER NOT NULL,
+       disk_total INTEGER NOT NULL,
+       PRIMARY KEY (sandbox, at)
+     ) STRICT, WITHOUT ROWID;
+     CREATE INDEX sandbox_samples_by_time ON sandbox_samples (at);
+     CREATE TABLE idempotency (
+       tenant TEXT NOT NULL,
+       key TEXT NOT NULL,
+       asked BLOB NOT NULL,
+       sandbox TEXT NOT NULL,
+       at INTEGER NOT NULL,
+       PRIMARY KEY (tenant, key)
+     ) STRICT;",
+];
 
 /// Opens the file and brings it to the newest version.
 pub(super) fn open(file: &Path) -> Result<Connection> {

@@ -46,8 +46,13 @@ impl Rig {
 
     /// Over the reference backend, which has no processes of its own.
     pub(crate) async fn memory() -> Self {
+        Self::memory_with(|_| {}).await
+    }
+
+    /// The same, with other settings.
+    pub(crate) async fn memory_with(change: impl FnOnce(&mut ServerConfig)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        Self::over(folder, Arc::new(MemoryProvider::new()), |_, _| {}).await
+        Self::over(folder, Arc::new(MemoryProvider::new()), |_, config| change(config)).await
     }
 
     async fn over(

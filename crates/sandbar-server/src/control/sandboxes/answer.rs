@@ -126,6 +126,6 @@ fn own_name(name: &str, tenant: &str) -> String {
 }
 
 /// The host's processors, for a sandbox that may use them all.
-fn host_cpus() -> u32 {
+pub(super) fn host_cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }

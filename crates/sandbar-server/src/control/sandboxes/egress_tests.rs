@@ -113,5 +113,5 @@ fn rules_are_bounded() {
     let token = r#"{"rules":{"a.test":[{"transform":{"headers":{"A":"Bearer ${e2b.identity.tokens.x}"}}}]}}"#;
     assert!(refused(token).contains("placeholder"));
     let host = r#"{"rules":{"a.test":[{"transform":{"headers":{"Host":"b.test"}}}]}}"#;
-    assert!(refused(host).contains("host"));
+    assert!(refused(host).contains("can't be injected"));
 }

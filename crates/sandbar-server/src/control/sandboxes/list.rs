@@ -1,14 +1,15 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use jiff::Timestamp;
-use sandbar_core::{ProviderExt as _, Query as Asked, SandboxRecord};
+use sandbar_core::{ProviderExt as _, Query as Asked, SandboxId, SandboxRecord};
 use sandbar_wire::e2b::{ListedSandbox, SandboxState};
 use serde::Deserialize;
 
-use super::answer::started_at;
+use super::answer::{exposed, started_at};
 use super::filter::{Filter, metadata_of, states};
 use super::page::{self, NEXT_TOKEN, Order, Place};
 use crate::app::App;
@@ -93,11 +94,32 @@ impl App {
     async fn found(&self, tenant: &Tenant, filter: &Filter) -> ApiResult<Vec<(Place, ListedSandbox)>> {
         let records = self.records(tenant).await?;
         let wanted = records.into_iter().filter(|(record, marks)| filter.wants(record, marks));
-        let listed = wanted.filter_map(|(record, marks)| {
-            let place = Place { at: started_at(&record), id: record.id.to_string() };
-            self.listed(&record, &marks, None).map(|listed| (place, listed))
+        let (records, marks): (Vec<_>, Vec<_>) = wanted.unzip();
+        let paused = self.paused_at(&records).await?;
+        let listed = records.iter().zip(&marks).filter_map(|(record, marks)| {
+            let place = Place { at: started_at(record), id: record.id.to_string() };
+            let listed = self.listed(record, marks, paused.get(&record.id).copied())?;
+            Some((place, listed))
         });
         Ok(listed.collect())
+    }
+
+    /// Since when those that sleep do. One that was put to sleep by its deadline a moment ago may not have been seen yet: then it is now.
+    pub(super) async fn paused_at(
+        &self,
+        records: &[SandboxRecord],
+    ) -> ApiResult<HashMap<SandboxId, Timestamp>> {
+        let asleep = records.iter().filter(|record| exposed(record.state) == Some(SandboxState::Paused));
+        let asleep: Vec<_> = asleep.map(|record| record.id.clone()).collect();
+        if asleep.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let turns = self.store.turns(asleep.iter().map(ToString::to_string).collect()).await?;
+        let at = |id: &SandboxId| {
+            let noted = turns.get(id.as_str()).filter(|(is_asleep, _)| *is_asleep);
+            noted.and_then(|(_, at)| Timestamp::from_millisecond(*at).ok()).unwrap_or_else(Timestamp::now)
+        };
+        Ok(asleep.into_iter().map(|id| (id.clone(), at(&id))).collect())
     }
 }
 
