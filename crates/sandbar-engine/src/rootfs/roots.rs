@@ -37,7 +37,7 @@ impl HostRoots {
         Self::at(Path::new("/"))
     }
 
-    fn at(root: &Path) -> Result<Self, Error> {
+    pub(super) fn at(root: &Path) -> Result<Self, Error> {
         let usr = root.join("usr");
         if !usr.is_dir() {
             return Err(Error::reason("find the host's programs", "/usr", "it is not a folder")
@@ -75,8 +75,8 @@ pub fn fingerprint(roots: &HostRoots) -> String {
     paths.extend(PACKAGE_DATA.iter().map(PathBuf::from));
 
     let mut digest = Sha256::new();
-    // Its own version first, so that a change of this list never meets an old value by chance.
-    digest.update(b"host template 1\0");
+    // Its own version first, so that a change of this list, or of what a skeleton holds, never meets an old value by chance.
+    digest.update(b"host template 2\0");
     for path in paths {
         digest.update(path.as_os_str().as_encoded_bytes());
         // Of `/etc` itself only the identity counts: it changes whenever anything in it is written.

@@ -112,6 +112,11 @@ pub fn build_skeleton(dir: BorrowedFd<'_>, roots: &HostRoots) -> Result<(), Erro
     make_dir(&usr, 0o755)?;
     make_dir(&usr.join("bin"), 0o755)?;
     make_link(OsStr::new(AGENT_PATH), &usr.join("bin/sudo"))?;
+    // Many scripts say `python`; where the host knows only `python3`, that is what they mean.
+    let has = |name: &str| std::fs::symlink_metadata(roots.usr.join(name)).is_ok();
+    if has("bin/python3") && !has("bin/python") && !has("local/bin/python") {
+        make_link(OsStr::new("python3"), &usr.join("bin/python"))?;
+    }
     for name in PACKAGE_MANAGERS {
         if std::fs::symlink_metadata(roots.usr.join("bin").join(name)).is_ok() {
             make_file(&usr.join("bin").join(name), REFUSAL.as_bytes(), 0o755)?;
@@ -276,6 +281,27 @@ mod tests {
         Skeleton::open(fd.as_fd()).unwrap();
         let sudo = std::fs::read_link(dir.path().join(SKELETON_USR).join("bin/sudo")).unwrap();
         assert_eq!(sudo, Path::new(AGENT_PATH));
+    }
+
+    #[test]
+    fn python_is_python3_where_nothing_else_is() {
+        for (programs, expected) in [
+            (&["bin/python3"][..], true),
+            (&["bin/python3", "bin/python"], false),
+            (&["bin/python3", "local/bin/python"], false),
+            (&["bin/sh"], false),
+        ] {
+            let (host, made) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            for program in programs {
+                let path = host.path().join("usr").join(program);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, "").unwrap();
+            }
+            let fd = std::fs::File::open(made.path()).unwrap();
+            build_skeleton(fd.as_fd(), &HostRoots::at(host.path()).unwrap()).unwrap();
+            let link = std::fs::read_link(made.path().join(SKELETON_USR).join("bin/python")).ok();
+            assert_eq!(link.as_deref(), expected.then_some(Path::new("python3")), "{programs:?}");
+        }
     }
 
     #[test]
