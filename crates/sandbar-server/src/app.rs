@@ -18,6 +18,7 @@ pub(crate) struct App {
     pub(crate) seal: Seal,
     pub(crate) limits: KeyLimits,
     pub(crate) guests: crate::guest::Guests,
+    pub(crate) builtins: crate::builtin::Builtins,
     pub(crate) admissions: crate::control::Admissions,
     /// Under which names requests for sandboxes come.
     pub(crate) names: crate::guest::Names,

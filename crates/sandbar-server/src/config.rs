@@ -19,6 +19,29 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// The origin under which clients reach it, such as `https://api.example.com`; made of the address if absent.
     pub public_url: Option<String>,
+    /// Where the packages of `code-interpreter-v1` come from.
+    pub code_interpreter: CodeInterpreter,
+}
+
+/// Where the packages of the template `code-interpreter-v1` come from. It is made at the first start, in the background.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CodeInterpreter {
+    /// There is no such template; nothing is made or looked at.
+    #[default]
+    Off,
+    /// This machine's pip fetches them, with its settings.
+    Download(PackageSet),
+    /// They lie in this folder.
+    Folder(PathBuf),
+}
+
+/// Which packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackageSet {
+    /// What the service itself needs.
+    Minimal,
+    /// Also what cells usually want: tables, pictures, charts, requests.
+    Full,
 }
 
 /// The files of TLS, in PEM.

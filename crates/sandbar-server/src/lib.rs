@@ -27,8 +27,8 @@ mod store;
 mod tenant;
 
 pub use config::{
-    DEFAULT_BURST, DEFAULT_LONGEST_TIMEOUT, DEFAULT_REQUESTS_PER_SECOND, DEFAULT_SANDBOXES, DefaultEgress,
-    Limits, ServerConfig, TlsFiles,
+    CodeInterpreter, DEFAULT_BURST, DEFAULT_LONGEST_TIMEOUT, DEFAULT_REQUESTS_PER_SECOND, DEFAULT_SANDBOXES,
+    DefaultEgress, Limits, PackageSet, ServerConfig, TlsFiles,
 };
 pub use server::Server;
 pub use store::{Key, KeyStore, NewKey};

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::app::App;
+use crate::builtin::Builtins;
 use crate::config::ServerConfig;
 use crate::limits::KeyLimits;
 use crate::listen::Tls;
@@ -46,6 +47,7 @@ impl Server {
             None => format!("{scheme}://{address}"),
         };
         let limits = KeyLimits::new(config.limits);
+        let builtins = Builtins::new(Arc::clone(&provider), config.code_interpreter.clone());
         let app = App {
             names: guest::Names::new(config.domain.as_deref(), &origin),
             config,
@@ -54,6 +56,7 @@ impl Server {
             store,
             seal,
             limits,
+            builtins,
             guests: guest::Guests::default(),
             admissions: control::Admissions::default(),
             turns: control::Turns::default(),
@@ -74,6 +77,7 @@ impl Server {
 
     /// Answers requests until `stop` is done; then those under way are ended in good order. Sandboxes stay.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<()> {
+        self.app.builtins.prepare();
         let control = control::router(Arc::clone(&self.app));
         let _sampler = AbortOnDropHandle::new(tokio::spawn(control::sampler::run(Arc::clone(&self.app))));
         let work = self.app.work.clone();

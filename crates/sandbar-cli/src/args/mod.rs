@@ -58,7 +58,7 @@ pub(crate) use port::PortArgs;
 pub(crate) use processes::{AttachArgs, KillArgs, PsArgs};
 pub(crate) use resources::ResourcesArgs;
 pub(crate) use run::RunArgs;
-pub(crate) use serve::{EgressArg, LogFormatArg, ServeArgs};
+pub(crate) use serve::{CodeInterpreterArg, EgressArg, LogFormatArg, ServeArgs};
 pub(crate) use shell::ShellArgs;
 pub(crate) use shell_help::{CompletionsArgs, ManArgs, Shell};
 pub(crate) use stats::StatsArgs;

@@ -36,6 +36,12 @@ pub(crate) struct ServeArgs {
     /// What sandboxes reach whose creator says nothing of the network
     #[arg(long, value_name = "WHAT", default_value = "internet")]
     pub(crate) default_egress: EgressArg,
+    /// Packages of the template `code-interpreter-v1`, which this machine's pip fetches at the first start
+    #[arg(long, value_name = "SET", default_value = "full")]
+    pub(crate) code_interpreter: CodeInterpreterArg,
+    /// Folder that its packages lie in, instead of fetching them
+    #[arg(long, value_name = "FOLDER", conflicts_with = "code_interpreter")]
+    pub(crate) code_interpreter_packages: Option<PathBuf>,
     /// Form of what is said on standard error
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) log_format: LogFormatArg,
@@ -48,6 +54,17 @@ pub(crate) enum EgressArg {
     Internet,
     /// Nothing
     None,
+}
+
+/// Packages of the code interpreter.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CodeInterpreterArg {
+    /// What the service needs, and numpy, pandas, matplotlib, pillow and requests
+    Full,
+    /// What the service needs
+    Minimal,
+    /// There is no such template
+    Off,
 }
 
 /// Form of logs.

@@ -1,9 +1,9 @@
 use std::path::{Path, PathBuf};
 
-use sandbar_server::{DefaultEgress, Limits, ServerConfig, TlsFiles};
+use sandbar_server::{CodeInterpreter, DefaultEgress, Limits, PackageSet, ServerConfig, TlsFiles};
 
 use super::{Caller, provider_url};
-use crate::args::{EgressArg, LogFormatArg, ServeArgs};
+use crate::args::{CodeInterpreterArg, EgressArg, LogFormatArg, ServeArgs};
 use crate::failure::Result;
 
 /// Folder of the server's store in a data folder.
@@ -19,8 +19,18 @@ pub(crate) struct ServeSettings {
 
 impl ServeSettings {
     pub(crate) fn resolve(args: ServeArgs, caller: Caller<'_>) -> Result<Self> {
-        let ServeArgs { listen, domain, tls_cert, tls_key, public_url, data, default_egress, log_format } =
-            args;
+        let ServeArgs {
+            listen,
+            domain,
+            tls_cert,
+            tls_key,
+            public_url,
+            data,
+            default_egress,
+            code_interpreter,
+            code_interpreter_packages,
+            log_format,
+        } = args;
         let url = provider_url(caller.global.provider.as_deref(), caller.env)?;
         let tls = tls_cert.zip(tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
         let default_egress = match default_egress {
@@ -29,7 +39,14 @@ impl ServeSettings {
         };
         let data = server_folder(data.as_deref(), &url)?;
         let limits = Limits::default();
-        let config = ServerConfig { listen, domain, tls, data, default_egress, limits, public_url };
+        let code_interpreter = match (code_interpreter_packages, code_interpreter) {
+            (Some(folder), _) => CodeInterpreter::Folder(folder),
+            (None, CodeInterpreterArg::Full) => CodeInterpreter::Download(PackageSet::Full),
+            (None, CodeInterpreterArg::Minimal) => CodeInterpreter::Download(PackageSet::Minimal),
+            (None, CodeInterpreterArg::Off) => CodeInterpreter::Off,
+        };
+        let config =
+            ServerConfig { listen, domain, tls, data, default_egress, limits, public_url, code_interpreter };
         Ok(Self { url, config, log_format })
     }
 }

@@ -150,6 +150,7 @@ pub(crate) fn config(folder: &Path) -> ServerConfig {
         default_egress: DefaultEgress::None,
         limits: Limits::default(),
         public_url: None,
+        code_interpreter: sandbar_server::CodeInterpreter::Off,
     }
 }
 
@@ -162,7 +163,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    fn of(answer: &Value) -> Self {
+    pub(crate) fn of(answer: &Value) -> Self {
         let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
         Self { id: text("sandboxID"), token: text("envdAccessToken"), traffic: text("trafficAccessToken") }
     }

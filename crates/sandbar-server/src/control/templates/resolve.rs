@@ -3,11 +3,9 @@ use std::collections::BTreeMap;
 use sandbar_core::{Resources, TemplateId};
 
 use crate::app::App;
+use crate::builtin::Builtin;
 use crate::error::{ApiError, ApiResult};
 use crate::tenant::Tenant;
-
-/// The template that is there without anybody having made it.
-const BASE: &str = "base";
 
 /// What a template's name stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,10 +30,11 @@ impl App {
     /// What `name`, an id or a name with or without a tag, is for this tenant. One that is not there and another's answer the same.
     pub(crate) async fn resolve_template(&self, _tenant: &Tenant, name: &str) -> ApiResult<ResolvedTemplate> {
         let unknown = || ApiError::not_found(format!("template '{name}' not found"));
-        if name == BASE {
+        if let Some(builtin) = Builtin::named(name) {
             return Ok(ResolvedTemplate {
-                id: BASE.into(),
-                alias: Some(BASE.into()),
+                provider: self.builtins.template(builtin).await?,
+                id: name.to_owned(),
+                alias: Some(name.to_owned()),
                 ..ResolvedTemplate::default()
             });
         }
