@@ -2,12 +2,13 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use sandbar_wire::envd::{
     Code, ConnectRequest, ListResponse, ProcessEvent, ProcessSelector, RpcError, Signal,
 };
-use support::{Agent, eventually_async, run, shell, with_marker};
+use support::{Agent, LIMIT, eventually_async, run, shell, with_marker};
 
 #[test]
 fn both_streams_and_the_code_arrive() {
@@ -267,4 +268,40 @@ fn a_dead_subscriber_never_blocks_others() {
         };
         assert_eq!(error.code, Code::ResourceExhausted);
     });
+}
+
+#[test]
+fn a_connection_goes_on_whose_request_ended_after_its_message() {
+    let agent = Agent::start();
+    let mut stream = std::os::unix::net::UnixStream::connect(agent.socket()).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let go = agent.home_path("go");
+    let script = format!("echo up; until [ -e {} ]; do sleep 0.01; done; echo went", go.display());
+    let message = serde_json::json!({
+        "process": { "cmd": "/bin/bash", "args": ["-c", script] }, "stdin": false,
+    })
+    .to_string();
+    let head = "POST /process.Process/Start HTTP/1.1\r\nhost: x\r\ncontent-type: application/connect+json\r\n\
+                connect-protocol-version: 1\r\ntransfer-encoding: chunked\r\n\r\n";
+    let mut sent = format!("{head}{:x}\r\n\0", message.len() + 5).into_bytes();
+    sent.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    sent.extend(format!("{message}\r\n").into_bytes());
+    stream.write_all(&sent).unwrap();
+    // The command runs, as its output in base 64 shows; only then the request ends, as with clients that write its last chunk on its own.
+    read_until(&mut stream, "dXAK");
+    stream.write_all(b"0\r\n\r\n").unwrap();
+    std::fs::write(&go, "").unwrap();
+    read_until(&mut stream, "\r\n0\r\n\r\n");
+    stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    read_until(&mut stream, "204 No Content");
+}
+
+fn read_until(stream: &mut impl Read, wanted: &str) {
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains(wanted) {
+        let mut piece = [0; 4096];
+        let length = stream.read(&mut piece).unwrap();
+        assert_ne!(length, 0, "closed after {:?}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&piece[..length]);
+    }
 }

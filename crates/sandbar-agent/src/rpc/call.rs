@@ -55,6 +55,9 @@ pub(super) async fn unary<T: DeserializeOwned>(body: Incoming) -> Result<T, RpcE
 pub(super) async fn single<T: DeserializeOwned>(body: Incoming) -> Result<T, RpcError> {
     let mut messages = Messages::new(body);
     let message = messages.next().await?;
+    // Who sends in chunks sends the last one, which is empty, on its own. A connection whose request was not read to its end is closed with
+    // the answer, and a client that was not told meets that with its next request. Nobody waits for it.
+    tokio::task::spawn_local(async move { while let Ok(Some(_)) = next_piece(&mut messages.body).await {} });
     parse(&message.ok_or_else(|| RpcError::new(Code::InvalidArgument, "the request has no message"))?)
 }
 
