@@ -80,12 +80,35 @@ pub(super) fn open(file: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Makes the file with mode 0600 before anything is written to it: `SQLite` gives its companions the same.
+/// Makes the file with mode 0600 before anything is written to it: `SQLite` gives its companions the same. One that is there is not even
+/// opened: to close it again would take this process' locks on it, and other processes would take a store in use for one that nobody has.
 fn make_private(file: &Path) -> Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let opened = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(file);
-    opened.map(drop).map_err(|e| {
-        let message = format!("can't open `{}`", file.display());
-        Error::new(ErrorKind::Unexpected, "store", message).with_source(e)
-    })
+    match std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(file) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            let message = format!("can't make `{}`", file.display());
+            Err(Error::new(ErrorKind::Unexpected, "store", message).with_source(e))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_second_opening_leaves_the_locks_of_the_first() {
+        let folder = std::env::temp_dir().join(format!("sandbar-store-locks-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("server.db");
+        let _first = open(&file).unwrap();
+        let _second = open(&file).unwrap();
+        let lock = format!(":{} ", std::fs::metadata(&file).unwrap().ino());
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(locks.contains(&lock), "no lock on the store");
+    }
 }
