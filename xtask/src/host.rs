@@ -28,6 +28,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("javac", "default-jdk-headless"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("openssl", "openssl"),
     ("postgres", "postgresql"),
     ("mkfs.btrfs", "btrfs-progs"),
     ("mkfs.xfs", "xfsprogs"),

@@ -6,6 +6,7 @@ mod crew;
 mod fuzz;
 mod generate;
 mod host;
+mod interop;
 mod links;
 mod modes;
 mod run;
@@ -25,6 +26,7 @@ cargo xtask TASK
   gen       writes the documents that are made from code
   fuzz      the fuzz targets [--seconds N] [TARGET...], 60 s each; needs a C++ compiler, and no nightly toolchain
   soak      the long sizes of the long checks [NAME...]; prints what it measured
+  interop   the official packages of E2B against this build [--full] [--only CASE] [--column RELEASE] [--write: docs/compatibility.md]
   help      this
 ";
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(&arguments[1..]),
         Some("gen") => generate::run(),
         Some("fuzz") => fuzz::run(&arguments[1..]),
+        Some("interop") => interop::run(&arguments[1..]),
         Some("soak") => soak::run(&arguments[1..]),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

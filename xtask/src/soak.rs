@@ -149,9 +149,11 @@ const CHECKS: &[Check] = &[
 const FUZZ: &str = "fuzz";
 /// How long each of them runs.
 const FUZZ_SECONDS: u32 = 60;
+/// Every case of the interop suite with every release.
+const INTEROP: &str = "interop";
 
 pub(crate) fn run(names: &[String]) -> Result<(), String> {
-    let known: Vec<_> = CHECKS.iter().map(|check| check.name).chain([FUZZ]).collect();
+    let known: Vec<_> = CHECKS.iter().map(|check| check.name).chain([FUZZ, INTEROP]).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("no long check `{unknown}`; there are: {}", known.join(", ")));
     }
@@ -171,6 +173,9 @@ pub(crate) fn run(names: &[String]) -> Result<(), String> {
     }
     if names.is_empty() || names.iter().any(|name| name == FUZZ) {
         failed.extend(crate::fuzz::run_all(FUZZ_SECONDS).err());
+    }
+    if names.is_empty() || names.iter().any(|name| name == INTEROP) {
+        failed.extend(crate::interop::run_with(&["--full".to_owned()], &helper, &rig).err());
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }

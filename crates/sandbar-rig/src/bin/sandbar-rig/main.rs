@@ -1,10 +1,11 @@
-//! The rig's executable: `sandbar-rig run [--] CMD…`. The other roles are started by it.
+//! The rig's executable: `sandbar-rig run [--] CMD…`, and `sandbar-rig hosts` within it. The other roles are started by it.
 
 mod authority;
 mod capture;
 mod connection;
 mod control;
 mod files;
+mod hosts;
 mod http;
 mod init;
 mod ledger;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 
 use sandbar_rig::TIED;
 
-const USAGE: &str = "usage: sandbar-rig run [--tied] [--] COMMAND [ARGUMENT...]";
+const USAGE: &str = "usage: sandbar-rig run [--tied] [--] COMMAND [ARGUMENT...]\n       sandbar-rig hosts";
 /// What could not be set up, as `EX_SOFTWARE` of sysexits.h.
 const BROKEN: u8 = 70;
 /// Wrong arguments.
@@ -40,6 +41,10 @@ fn main() -> ExitCode {
     }
     if role == "run" && rest.first().is_some_and(|word| word == "--") {
         rest.remove(0);
+    }
+    if role == "hosts" && rest.is_empty() {
+        hosts::hosts();
+        return ExitCode::SUCCESS;
     }
     if rest.is_empty() {
         eprintln!("{USAGE}");
