@@ -36,17 +36,12 @@ const PROFILE: &str = "PATH=/opt/code-interpreter/python/bin:$PATH\n";
 pub(super) const PATH: &str =
     "/opt/code-interpreter/python/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// An archive of the service, to be unpacked in the folder above [`FOLDER`].
+/// An archive of the service, to be unpacked in [`FOLDER`].
 pub(super) fn archive() -> Result<Vec<u8>> {
     let mut tar = Tar::new();
-    tar.folder("code-interpreter/")?;
-    tar.folder("code-interpreter/service/")?;
+    tar.folder("service/")?;
     for (name, is_program, text) in FILES {
-        tar.file(
-            &format!("code-interpreter/{name}"),
-            if *is_program { 0o755 } else { 0o644 },
-            text.as_bytes(),
-        )?;
+        tar.file(name, if *is_program { 0o755 } else { 0o644 }, text.as_bytes())?;
     }
     tar.end()
 }

@@ -167,7 +167,7 @@ fn steps(wheels: PathBuf) -> Result<Vec<BuildStep>> {
     let path = |text: &str| GuestPath::new(text);
     Ok(vec![
         BuildStep::User(UserName::new("user")?),
-        BuildStep::Copy { tar: service::archive()?.into(), to: path("/opt")? },
+        BuildStep::Copy { tar: service::archive()?.into(), to: path(service::FOLDER)? },
         BuildStep::CopyFile { tar: wheels, to: path(WHEELS)? },
         BuildStep::Run(Command::shell(INSTALL)),
         BuildStep::Copy { tar: service::home()?.into(), to: path("/home/user")? },
