@@ -4,7 +4,7 @@
 //! guest's own protocol passed through), those for a port inside one, and the control plane. Wire types are `sandbar_wire::e2b`; what a
 //! tenant may see is decided in one place, [`known`].
 
-#![allow(dead_code, reason = "parts that are being built")]
+#![allow(dead_code, unused_imports, reason = "parts that are being built")]
 
 mod app;
 mod builtin;

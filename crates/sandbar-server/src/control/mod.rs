@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::error::ApiError;
 
 pub(crate) use sandboxes::{Admissions, Turns, sampler};
+pub(crate) use templates::{Reference, ResolvedTemplate, TemplateOwner};
 
 /// All routes of the control plane.
 pub(crate) fn router(app: Arc<App>) -> Router {

@@ -4,6 +4,7 @@ mod idempotency;
 mod keys;
 mod sandboxes;
 mod schema;
+mod templates;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,10 @@ use crate::seal::{SECRET_BYTES, Seal};
 pub(crate) use keys::KeyCache;
 pub use keys::{Key, KeyStore, NewKey};
 pub(crate) use sandboxes::{Event, Sample, StoredNetwork};
+pub(crate) use templates::{
+    BuildRow, BuildStatus, Finished, Found, Kind, Level, LogQuery, LogRow, Registration, Removal,
+    SnapshotQuery, SnapshotRow, TagRow, TemplateRow,
+};
 
 /// Name of the file in the server's folder.
 const FILE: &str = "server.db";

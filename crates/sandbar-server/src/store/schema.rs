@@ -53,6 +53,7 @@ const MIGRATIONS: &[&str] = &[
        at INTEGER NOT NULL,
        PRIMARY KEY (tenant, key)
      ) STRICT;",
+    super::templates::MIGRATION,
 ];
 
 /// Opens the file and brings it to the newest version.

@@ -6,6 +6,8 @@ mod logs;
 mod metrics;
 mod network;
 mod sandbox;
+mod templates;
+mod volumes;
 
 pub use error::ErrorBody;
 pub use lifecycle::{
@@ -18,6 +20,12 @@ pub use sandbox::{
     AutoResume, ListedSandbox, NewSandbox, OnTimeout, PauseMode, Sandbox, SandboxDetail, SandboxLifecycle,
     SandboxState, VolumeMount,
 };
+pub use templates::{
+    AliasAnswer, AssignTags, AssignedTags, BuildInfo, BuildLogEntry, BuildLogs, BuildOrder, BuildReason,
+    DeleteTags, FileUpload, ListedBuild, ListedTemplate, NewBuild, NewSnapshot, OrderedStep, RegisteredBuild,
+    SnapshotInfo, TemplateTag, TemplateUpdate, TemplateUpdated, TemplateWithBuilds,
+};
+pub use volumes::{NewVolume, Volume, VolumeAndToken, VolumeEntry, VolumeErrorBody, VolumeMetadata};
 
 use std::collections::BTreeMap;
 

@@ -2,52 +2,132 @@ use std::collections::BTreeMap;
 
 use sandbar_core::{Resources, TemplateId};
 
+use super::name::Reference;
 use crate::app::App;
 use crate::builtin::Builtin;
 use crate::error::{ApiError, ApiResult};
 use crate::tenant::Tenant;
 
-/// What a template's name stands for.
+/// Ids of the provider's templates that are tenants' begin so: the operator's don't.
+pub(crate) const TENANT_PREFIX: &str = "srv-";
+
+/// What a sandbox is to be made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResolvedTemplate {
     /// The provider's template; `None` is the backend's default.
     pub(crate) provider: Option<TemplateId>,
-    /// The id that answers have.
+    /// Its id, as answers name it.
     pub(crate) id: String,
-    /// A name that answers have.
+    /// Its name, if it has one.
     pub(crate) alias: Option<String>,
-    /// What a shell runs as the main command.
+    /// What a shell runs as the main command, where the provider's template does not have it.
     pub(crate) start: Option<String>,
     /// What a shell runs until it succeeds, before the sandbox counts as made.
     pub(crate) ready: Option<String>,
-    /// Environment of its commands.
+    /// Environment of its commands, where the provider's template does not have it.
     pub(crate) env: BTreeMap<String, String>,
     /// Limits that it was registered with.
     pub(crate) resources: Resources,
+    /// Who runs commands in its sandboxes, where the server knows.
+    pub(crate) user: Option<String>,
+    /// Where commands run in its sandboxes, where the server knows.
+    pub(crate) workdir: Option<String>,
+    /// Whose it is.
+    pub(crate) owner: TemplateOwner,
+}
+
+/// Whose a template is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TemplateOwner {
+    /// The server's own.
+    #[default]
+    Server,
+    /// The operator's: everybody's to use, nobody's to change.
+    Operator,
+    /// The tenant's who asks.
+    Tenant,
 }
 
 impl App {
-    /// What `name`, an id or a name with or without a tag, is for this tenant. One that is not there and another's answer the same.
-    pub(crate) async fn resolve_template(&self, _tenant: &Tenant, name: &str) -> ApiResult<ResolvedTemplate> {
-        let unknown = || ApiError::not_found(format!("template '{name}' not found"));
-        if let Some(builtin) = Builtin::named(name) {
-            return Ok(ResolvedTemplate {
-                provider: self.builtins.template(builtin).await?,
-                id: name.to_owned(),
-                alias: Some(name.to_owned()),
-                ..ResolvedTemplate::default()
-            });
+    /// What `name` means to the tenant: one of its own templates or snapshots, by name or id, with a tag or without; else a built-in one; else one of the
+    /// operator's. One that does not exist and one of somebody else are the same answer.
+    pub(crate) async fn resolve_template(&self, tenant: &Tenant, name: &str) -> ApiResult<ResolvedTemplate> {
+        if let Ok(reference) = Reference::parse(name) {
+            if let Some(found) = self.store.find_template(&tenant.id, &reference).await? {
+                let Some(build) = found.build else {
+                    return Err(ApiError::not_found(format!(
+                        "template '{}' has no build with the tag '{}': build it first, or name a tag that it has",
+                        found.template.name.unwrap_or(found.template.id),
+                        reference.tag_or_default()
+                    )));
+                };
+                return Ok(ResolvedTemplate {
+                    provider: Some(TemplateId::new(build.provider)?),
+                    id: found.template.id,
+                    alias: found.template.name,
+                    ready: build.ready_cmd,
+                    resources: Resources {
+                        cpu_millis: build.cpu_count.map(|count| count.saturating_mul(1000)),
+                        memory_bytes: build.memory_mb.map(|mb| mb.saturating_mul(1 << 20)),
+                        ..Resources::default()
+                    },
+                    user: build.user,
+                    workdir: build.workdir,
+                    owner: TemplateOwner::Tenant,
+                    ..ResolvedTemplate::default()
+                });
+            }
+            if let Some(builtin) = built_in(&reference) {
+                return Ok(ResolvedTemplate {
+                    provider: self.builtins.template(builtin).await?,
+                    id: builtin.name().to_owned(),
+                    alias: Some(builtin.name().to_owned()),
+                    ..ResolvedTemplate::default()
+                });
+            }
         }
-        let Ok(id) = TemplateId::new(name) else { return Err(unknown()) };
-        let Some(templates) = self.provider.templates() else { return Err(unknown()) };
-        match templates.get(&id).await? {
-            Some(_) if !name.starts_with("srv-") => Ok(ResolvedTemplate {
-                provider: Some(id),
-                id: name.to_owned(),
-                alias: Some(name.to_owned()),
-                ..ResolvedTemplate::default()
-            }),
-            _ => Err(unknown()),
+        match self.operator_template(name).await? {
+            Some(found) => Ok(found),
+            None => Err(ApiError::no_template(name)),
         }
+    }
+
+    /// A template that the operator made, by the id that it was given; `:default` is no part of it.
+    async fn operator_template(&self, name: &str) -> ApiResult<Option<ResolvedTemplate>> {
+        let Some(templates) = self.provider.templates() else { return Ok(None) };
+        let name = name.trim();
+        let plain = name.strip_suffix(":default").unwrap_or(name);
+        for candidate in [name, plain] {
+            let Ok(id) = TemplateId::new(candidate) else { continue };
+            if id.as_str().starts_with(TENANT_PREFIX) {
+                continue;
+            }
+            if templates.get(&id).await?.is_some() {
+                return Ok(Some(ResolvedTemplate {
+                    id: id.as_str().to_owned(),
+                    alias: Some(id.as_str().to_owned()),
+                    provider: Some(id),
+                    owner: TemplateOwner::Operator,
+                    ..ResolvedTemplate::default()
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What the server has of its own.
+fn built_in(reference: &Reference) -> Option<Builtin> {
+    let is_plain = reference.namespace.is_none() && reference.tag_or_default() == super::name::DEFAULT_TAG;
+    Builtin::named(&reference.name).filter(|_| is_plain)
+}
+
+impl ApiError {
+    /// What every unknown and every foreign template answers.
+    pub(crate) fn no_template(name: &str) -> Self {
+        Self::not_found(format!(
+            "template '{}' doesn't exist or you don't have access to it",
+            super::name::shown(name)
+        ))
     }
 }
