@@ -19,6 +19,8 @@ pub(crate) struct App {
     pub(crate) limits: KeyLimits,
     pub(crate) guests: crate::guest::Guests,
     pub(crate) builtins: crate::builtin::Builtins,
+    pub(crate) builds: crate::control::TemplateWork,
+    pub(crate) rooms: crate::control::Rooms,
     pub(crate) admissions: crate::control::Admissions,
     /// Under which names requests for sandboxes come.
     pub(crate) names: crate::guest::Names,

@@ -58,6 +58,8 @@ impl Server {
             limits,
             builtins,
             guests: guest::Guests::default(),
+            builds: control::TemplateWork::default(),
+            rooms: control::Rooms::default(),
             admissions: control::Admissions::default(),
             turns: control::Turns::default(),
             work: TaskTracker::new(),
@@ -77,15 +79,22 @@ impl Server {
 
     /// Answers requests until `stop` is done; then those under way are ended in good order. Sandboxes stay.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<()> {
-        self.app.builtins.prepare();
-        let control = control::router(Arc::clone(&self.app));
-        let _sampler = AbortOnDropHandle::new(tokio::spawn(control::sampler::run(Arc::clone(&self.app))));
-        let work = self.app.work.clone();
-        let served = listen::serve(self.app, control, self.listener, self.tls, stop).await;
-        work.close();
-        if tokio::time::timeout(LAST_WORK, work.wait()).await.is_err() {
+        let app = self.app;
+        app.settle_builds().await?;
+        app.builtins.prepare();
+        let control = control::router(Arc::clone(&app));
+        let _sampler = AbortOnDropHandle::new(tokio::spawn(control::sampler::run(Arc::clone(&app))));
+        let served = tokio::select! {
+            served = listen::serve(Arc::clone(&app), control, self.listener, self.tls, stop) => served,
+            () = app.keep_templates() => Ok(()),
+            () = app.keep_rooms() => Ok(()),
+        };
+        app.work.close();
+        if tokio::time::timeout(LAST_WORK, app.work.wait()).await.is_err() {
             tracing::warn!("sandboxes are still being made at the end: they end by their deadlines");
         }
+        app.builds.end().await;
+        app.end_rooms(std::time::Duration::ZERO).await;
         served
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod extract;
 mod health;
 mod sandboxes;
+mod secrets;
 mod templates;
 mod volumes;
 
@@ -16,7 +17,8 @@ use crate::app::App;
 use crate::error::ApiError;
 
 pub(crate) use sandboxes::{Admissions, Turns, sampler};
-pub(crate) use templates::{Reference, ResolvedTemplate, TemplateOwner};
+pub(crate) use templates::{Reference, ResolvedTemplate, TemplateOwner, TemplateWork};
+pub(crate) use volumes::Rooms;
 
 /// All routes of the control plane.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -25,6 +27,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .merge(sandboxes::routes())
         .merge(templates::routes())
         .merge(volumes::routes())
+        .merge(secrets::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .with_state(app)

@@ -5,6 +5,7 @@ mod keys;
 mod sandboxes;
 mod schema;
 mod templates;
+mod volumes;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,7 @@ pub(crate) use templates::{
     BuildRow, BuildStatus, Finished, Found, Kind, Level, LogQuery, LogRow, Registration, Removal,
     SnapshotQuery, SnapshotRow, TagRow, TemplateRow,
 };
+pub(crate) use volumes::VolumeRow;
 
 /// Name of the file in the server's folder.
 const FILE: &str = "server.db";

@@ -65,7 +65,6 @@ impl App {
                     provider: Some(TemplateId::new(build.provider)?),
                     id: found.template.id,
                     alias: found.template.name,
-                    ready: build.ready_cmd,
                     resources: Resources {
                         cpu_millis: build.cpu_count.map(|count| count.saturating_mul(1000)),
                         memory_bytes: build.memory_mb.map(|mb| mb.saturating_mul(1 << 20)),
@@ -92,8 +91,14 @@ impl App {
         }
     }
 
+    /// Whether a name is that of a template of everybody's.
+    pub(super) async fn is_shared(&self, name: &str) -> ApiResult<bool> {
+        let is_built_in = Reference::parse(name).is_ok_and(|reference| built_in(&reference).is_some());
+        Ok(is_built_in || self.operator_template(name).await?.is_some())
+    }
+
     /// A template that the operator made, by the id that it was given; `:default` is no part of it.
-    async fn operator_template(&self, name: &str) -> ApiResult<Option<ResolvedTemplate>> {
+    pub(super) async fn operator_template(&self, name: &str) -> ApiResult<Option<ResolvedTemplate>> {
         let Some(templates) = self.provider.templates() else { return Ok(None) };
         let name = name.trim();
         let plain = name.strip_suffix(":default").unwrap_or(name);

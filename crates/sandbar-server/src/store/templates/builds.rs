@@ -1,8 +1,8 @@
-use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use sandbar_core::Result;
 
 use super::find::template_of;
+use super::now;
 use super::rows::{BuildRow, BuildStatus, Kind, TemplateRow};
 use crate::control::Reference;
 use crate::store::Store;
@@ -31,7 +31,6 @@ pub(crate) struct Registration {
     pub(crate) free_disk_mb: Option<u64>,
     pub(crate) user: Option<String>,
     pub(crate) workdir: Option<String>,
-    pub(crate) ready_cmd: Option<String>,
     /// Most templates that the tenant may have.
     pub(crate) most: usize,
 }
@@ -41,14 +40,13 @@ pub(crate) struct Registration {
 pub(crate) struct Finished {
     pub(crate) user: Option<String>,
     pub(crate) workdir: Option<String>,
-    pub(crate) ready_cmd: Option<String>,
     pub(crate) size_bytes: Option<u64>,
 }
 
 impl Store {
     /// Registers a build, of a template of this name or of a new one; `None` if the tenant has as many as it may.
     pub(crate) async fn register_build(&self, new: Registration) -> Result<Option<TemplateRow>> {
-        let now = Timestamp::now().to_string();
+        let now = now();
         self.with(move |t| {
             let known = match &new.reference {
                 Some(reference) => template_of(t, &new.tenant, reference)?,
@@ -78,8 +76,8 @@ impl Store {
             }
             t.execute(
                 "INSERT INTO builds (id, template, status, provider, tags, sandbox, cpu_count, memory_mb, free_disk_mb,
-                                     user, workdir, ready_cmd, created_at, updated_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13)",
+                                     user, workdir, created_at, updated_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12)",
                 params![
                     new.build,
                     id,
@@ -92,7 +90,6 @@ impl Store {
                     new.free_disk_mb.map(signed),
                     new.user,
                     new.workdir,
-                    new.ready_cmd,
                     now,
                 ],
             )?;
@@ -122,7 +119,7 @@ impl Store {
 
     /// Turns a waiting build into one that is being built; `false` if it was not waiting.
     pub(crate) async fn start_build(&self, build: &str) -> Result<bool> {
-        let (build, now) = (build.to_owned(), Timestamp::now().to_string());
+        let (build, now) = (build.to_owned(), now());
         self.with(move |t| {
             let sql =
                 "UPDATE builds SET status = 'building', updated_at = ?2 WHERE id = ?1 AND status = 'waiting'";
@@ -134,7 +131,7 @@ impl Store {
     /// Notes that a build succeeded, and gives it its tags: which no other build of its template has from then on. If it was deleted meanwhile, what
     /// it made is doomed, and the answer is `false`.
     pub(crate) async fn finish_build(&self, build: &str, provider: &str, done: Finished) -> Result<bool> {
-        let (build, provider, now) = (build.to_owned(), provider.to_owned(), Timestamp::now().to_string());
+        let (build, provider, now) = (build.to_owned(), provider.to_owned(), now());
         self.with(move |t| {
             let sql = format!("SELECT {} FROM builds WHERE id = ?1 AND status = 'building'", BuildRow::COLUMNS);
             let Some(row) = t.query_row(&sql, [&build], BuildRow::read).optional()? else {
@@ -142,9 +139,9 @@ impl Store {
                 return Ok(false);
             };
             t.execute(
-                "UPDATE builds SET status = 'ready', updated_at = ?2, finished_at = ?2, user = ?3, workdir = ?4, ready_cmd = ?5,
-                                   size_bytes = ?6 WHERE id = ?1",
-                params![build, now, done.user, done.workdir, done.ready_cmd, done.size_bytes.map(signed)],
+                "UPDATE builds SET status = 'ready', updated_at = ?2, finished_at = ?2, user = ?3, workdir = ?4,
+                                   size_bytes = ?5 WHERE id = ?1",
+                params![build, now, done.user, done.workdir, done.size_bytes.map(signed)],
             )?;
             for tag in &row.tags {
                 set_tag(t, &row.template, tag, &build, &now)?;
@@ -159,7 +156,7 @@ impl Store {
     /// Notes that a build failed.
     pub(crate) async fn fail_build(&self, build: &str, message: &str, step: Option<&str>) -> Result<()> {
         let (build, message, step) = (build.to_owned(), message.to_owned(), step.map(str::to_owned));
-        let now = Timestamp::now().to_string();
+        let now = now();
         self.with(move |t| {
             t.execute(
                 "UPDATE builds SET status = 'error', reason = ?2, reason_step = ?3, updated_at = ?4, finished_at = ?4
@@ -171,9 +168,21 @@ impl Store {
         .await
     }
 
+    /// Forgets a build that made nothing, and its template if it has no other; what it may have made is doomed.
+    pub(crate) async fn abandon_build(&self, build: &str, provider: &str, template: &str) -> Result<()> {
+        let (build, provider, template) = (build.to_owned(), provider.to_owned(), template.to_owned());
+        self.with(move |t| {
+            t.execute("INSERT OR IGNORE INTO doomed_templates (provider) VALUES (?1)", [provider])?;
+            t.execute("DELETE FROM builds WHERE id = ?1", [build])?;
+            let sql = "DELETE FROM templates WHERE id = ?1 AND kind = 'snapshot' AND id NOT IN (SELECT template FROM builds)";
+            t.execute(sql, [template]).map(drop)
+        })
+        .await
+    }
+
     /// What a server that is no more left in the making has failed, and what it may have made is doomed.
     pub(crate) async fn fail_interrupted_builds(&self) -> Result<usize> {
-        let now = Timestamp::now().to_string();
+        let now = now();
         self.with(move |t| {
             t.execute(
                 "INSERT OR IGNORE INTO doomed_templates (provider) SELECT provider FROM builds WHERE status = 'building'",

@@ -1,7 +1,7 @@
-use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use sandbar_core::Result;
 
+use super::now;
 use super::rows::{BuildRow, Found, TemplateRow};
 use crate::control::Reference;
 use crate::store::Store;
@@ -20,7 +20,7 @@ impl Store {
 
     /// Notes that a sandbox was made from a template of a tenant's.
     pub(crate) async fn note_spawn(&self, template: &str) -> Result<()> {
-        let (template, now) = (template.to_owned(), Timestamp::now().to_string());
+        let (template, now) = (template.to_owned(), now());
         self.with(move |t| {
             t.execute(
                 "UPDATE templates SET spawn_count = spawn_count + 1, last_spawned_at = ?2 WHERE id = ?1",

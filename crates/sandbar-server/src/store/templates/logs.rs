@@ -1,7 +1,7 @@
-use jiff::Timestamp;
 use rusqlite::{Row, params};
 use sandbar_core::Result;
 
+use super::{now, stored_time};
 use crate::store::Store;
 
 /// A word of a build.
@@ -15,7 +15,7 @@ pub(crate) struct LogRow {
 
 impl LogRow {
     pub(crate) fn new(level: Level, step: Option<String>, message: String) -> Self {
-        Self { at: Timestamp::now().to_string(), level, step, message }
+        Self { at: now(), level, step, message }
     }
 
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -65,6 +65,8 @@ pub(crate) struct LogQuery {
     pub(crate) level: Level,
     /// Whether the last ones come first.
     pub(crate) newest_first: bool,
+    /// Only those from this time on, or until it where the last ones come first.
+    pub(crate) from: Option<jiff::Timestamp>,
 }
 
 impl Store {
@@ -104,13 +106,15 @@ impl Store {
                 Level::ALL.into_iter().filter(|level| *level >= query.level).map(Level::as_str).collect();
             let sql = format!(
                 "SELECT at, level, step, message FROM build_logs WHERE build = ?1
-                 AND level IN (SELECT value FROM json_each(?2)) ORDER BY number {} LIMIT ?3 OFFSET ?4",
+                 AND level IN (SELECT value FROM json_each(?2)) AND (?5 IS NULL OR at {} ?5) ORDER BY number {} LIMIT ?3 OFFSET ?4",
+                if query.newest_first { "<=" } else { ">=" },
                 if query.newest_first { "DESC" } else { "ASC" }
             );
             let mut statement = t.prepare(&sql)?;
+            let from = query.from.map(stored_time);
             let levels = serde_json::Value::from(levels).to_string();
             let rows =
-                statement.query_map(params![build, levels, query.limit, query.offset], LogRow::read)?;
+                statement.query_map(params![build, levels, query.limit, query.offset, from], LogRow::read)?;
             rows.collect()
         })
         .await

@@ -68,8 +68,6 @@ pub(crate) struct BuildRow {
     pub(crate) user: Option<String>,
     /// Where they run.
     pub(crate) workdir: Option<String>,
-    /// What succeeds once the main command is ready.
-    pub(crate) ready_cmd: Option<String>,
     pub(crate) size_bytes: Option<u64>,
     pub(crate) reason: Option<String>,
     pub(crate) reason_step: Option<String>,
@@ -82,7 +80,7 @@ pub(crate) struct BuildRow {
 
 impl BuildRow {
     pub(super) const COLUMNS: &str = "id, template, status, provider, tags, cpu_count, memory_mb, free_disk_mb, user, workdir, size_bytes, \
-         reason, reason_step, created_at, updated_at, finished_at, ready_cmd, sandbox";
+         reason, reason_step, created_at, updated_at, finished_at, sandbox";
 
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let tags: String = row.get(4)?;
@@ -104,8 +102,7 @@ impl BuildRow {
             created_at: row.get(13)?,
             updated_at: row.get(14)?,
             finished_at: row.get(15)?,
-            ready_cmd: row.get(16)?,
-            sandbox: row.get(17)?,
+            sandbox: row.get(16)?,
         })
     }
 }

@@ -22,7 +22,6 @@ pub(in crate::store) const MIGRATION: &str = "CREATE TABLE templates (
        free_disk_mb INTEGER,
        user TEXT,
        workdir TEXT,
-       ready_cmd TEXT,
        size_bytes INTEGER,
        reason TEXT,
        reason_step TEXT,

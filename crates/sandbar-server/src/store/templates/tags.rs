@@ -1,9 +1,9 @@
-use jiff::Timestamp;
 use rusqlite::params;
 use sandbar_core::Result;
 
 use super::builds::{doom_untagged, set_tag};
 use super::find::{build_of, template_of};
+use super::now;
 use super::rows::{TagRow, TemplateRow};
 use crate::control::Reference;
 use crate::store::Store;
@@ -41,7 +41,7 @@ impl Store {
         target: &Reference,
         tags: Vec<String>,
     ) -> Result<Result<String, Removal>> {
-        let (tenant, target, now) = (tenant.to_owned(), target.clone(), Timestamp::now().to_string());
+        let (tenant, target, now) = (tenant.to_owned(), target.clone(), now());
         self.with(move |t| {
             let Some(template) = template_of(t, &tenant, &target)? else {
                 return Ok(Err(Removal::NoTemplate));
