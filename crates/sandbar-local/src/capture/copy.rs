@@ -133,7 +133,9 @@ impl Work {
         scrub::scrub(&staged, &folder, self.operation)?;
         let (id, size) = self.measure(&worker, &staged)?;
         let mut boot = boot;
-        boot.layers.splice(..among, [id.clone()]);
+        // No overlay has a layer twice, and what lies above covers all of the same content below.
+        let below = boot.layers.split_off(among).into_iter().filter(|layer| *layer != id);
+        boot.layers = std::iter::once(id.clone()).chain(below).collect();
         finish(&home, Captured { staged, id, size, boot })
     }
 
