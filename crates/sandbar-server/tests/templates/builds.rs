@@ -97,8 +97,7 @@ async fn a_deletion_ends_a_build() {
     assert_eq!(rig.get(&target).await.status, StatusCode::NOT_FOUND);
     rig.stop().await;
     rig.has_templates(0).await;
-    let left = sandbar::ProviderExt::list_all(&*rig.provider, sandbar::Query::new()).await.unwrap();
-    assert!(left.is_empty(), "{left:?}");
+    rig.has_no_sandbox().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

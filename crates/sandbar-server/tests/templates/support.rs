@@ -111,6 +111,19 @@ impl Rig {
         output.stdout_lossy().trim_end().to_owned()
     }
 
+    /// Waits until the provider has no sandbox at all.
+    pub(crate) async fn has_no_sandbox(&self) {
+        let looked = async {
+            let all = async || {
+                sandbar::ProviderExt::list_all(&*self.provider, sandbar::Query::new()).await.expect("a list")
+            };
+            while !all().await.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, looked).await.expect("no sandbox is left");
+    }
+
     /// Waits until the provider has this many templates of tenants.
     pub(crate) async fn has_templates(&self, count: usize) {
         let looked = async {

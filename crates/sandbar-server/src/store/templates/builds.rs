@@ -233,15 +233,17 @@ pub(super) fn set_tag(
     .map(drop)
 }
 
-/// What no tag names any more is doomed: the provider's template goes when no sandbox needs it.
+/// What no tag names any more is doomed: the provider's template goes when no sandbox needs it. The build stays, for who looks at it.
 pub(super) fn doom_untagged(t: &Transaction<'_>, template: &str) -> rusqlite::Result<()> {
+    const UNTAGGED: &str = "template = ?1 AND status = 'ready' AND provider <> ''
+         AND id NOT IN (SELECT build FROM template_tags WHERE template = ?1)";
     t.execute(
-        "INSERT OR IGNORE INTO doomed_templates (provider)
-         SELECT provider FROM builds WHERE template = ?1 AND status = 'ready'
-         AND id NOT IN (SELECT build FROM template_tags WHERE template = ?1)",
+        &format!(
+            "INSERT OR IGNORE INTO doomed_templates (provider) SELECT provider FROM builds WHERE {UNTAGGED}"
+        ),
         [template],
-    )
-    .map(drop)
+    )?;
+    t.execute(&format!("UPDATE builds SET provider = '' WHERE {UNTAGGED}"), [template]).map(drop)
 }
 
 fn forget_old(t: &Transaction<'_>, template: &str) -> rusqlite::Result<()> {

@@ -57,7 +57,7 @@ pub(crate) struct BuildRow {
     pub(crate) id: String,
     pub(crate) template: String,
     pub(crate) status: BuildStatus,
-    /// The provider's template that it makes.
+    /// The provider's template that it makes; empty once that is doomed.
     pub(crate) provider: String,
     /// Tags that it gets when it is ready.
     pub(crate) tags: Vec<String>,

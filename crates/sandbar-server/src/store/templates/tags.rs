@@ -100,7 +100,7 @@ impl Store {
                 }
             }
             t.execute(
-                "INSERT OR IGNORE INTO doomed_templates (provider) SELECT provider FROM builds WHERE template = ?1 AND status = 'ready'",
+                "INSERT OR IGNORE INTO doomed_templates (provider) SELECT provider FROM builds WHERE template = ?1 AND status = 'ready' AND provider <> ''",
                 [&template.id],
             )?;
             let mut statement =
