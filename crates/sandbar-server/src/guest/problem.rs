@@ -4,7 +4,7 @@ use http::{HeaderValue, StatusCode, header};
 use sandbar_core::{Error, ErrorKind};
 use serde::Serialize;
 
-use crate::error::SHOULD_RETRY;
+use crate::error::{ApiError, SHOULD_RETRY};
 
 /// Why a request did not reach what it was for, in the shape that E2B's proxy has for it.
 #[derive(Debug)]
@@ -117,6 +117,16 @@ impl Problem {
     /// The connection broke before an answer came, and the sandbox is there: what came of the request is unknown.
     pub(super) fn broken(id: &str) -> Self {
         Self::new(StatusCode::BAD_GATEWAY, Some(id), "The connection broke before the sandbox answered")
+    }
+
+    /// An error of the control plane, which does some of this.
+    pub(super) fn of_api(id: &str, error: ApiError) -> Self {
+        match error.status {
+            StatusCode::NOT_FOUND => Self::no_sandbox(id),
+            StatusCode::CONFLICT => Self::in_transition(id),
+            StatusCode::TOO_MANY_REQUESTS => Self::too_many(id, error.message),
+            status => Self::new(status, Some(id), error.message),
+        }
     }
 
     /// An error of the backend: one that says that it is gone is told from one that could not look.

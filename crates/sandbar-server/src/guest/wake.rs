@@ -3,15 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbar_core::{Deadline, DeadlineMode, SandboxRecord};
-
 use super::admit::Waking;
 use super::problem::Problem;
 use super::resident::{Resident, Seen};
 use crate::app::App;
-
-/// Shortest time that a sandbox woken by a request is given: E2B's.
-const SHORTEST: Duration = Duration::from_secs(300);
+use crate::known::Known;
 
 /// How long a waking may take until whoever waits for it is told to come again.
 const WAKE_LIMIT: Duration = Duration::from_secs(60);
@@ -36,11 +32,11 @@ pub(super) async fn ensure_running(
         Seen::Sleeping(_) if !resident.marks.auto_resume => Err(Problem::no_sandbox(id)),
         Seen::Sleeping(_) if waking == Waking::Refused => Err(Problem::no_waking(id)),
         Seen::Sleeping(_) => {
-            // Not with the request: whoever goes away does not leave it half awake.
+            // Not with the request, nor with the server: whoever goes away does not leave it half awake.
             let (done, result) = tokio::sync::oneshot::channel();
-            let resident = Arc::clone(resident);
-            app.guests.spawn(async move {
-                let _ = done.send(wake(&resident).await);
+            let (woken, app_of_it) = (Arc::clone(resident), Arc::clone(app));
+            app.work.spawn(async move {
+                let _ = done.send(wake(&app_of_it, &woken).await);
             });
             match tokio::time::timeout(WAKE_LIMIT, result).await {
                 Ok(Ok(result)) => result,
@@ -50,8 +46,8 @@ pub(super) async fn ensure_running(
     }
 }
 
-/// Wakes it, once for all who ask.
-async fn wake(resident: &Resident) -> Result<(), Problem> {
+/// Wakes it, once for all who ask, within what its tenant may have.
+async fn wake(app: &App, resident: &Resident) -> Result<(), Problem> {
     let id = resident.id.as_str();
     let _turn = resident.waking.lock().await;
     if resident.is_leased() {
@@ -61,27 +57,13 @@ async fn wake(resident: &Resident) -> Result<(), Problem> {
         Seen::Running => return Ok(()),
         Seen::InTransition => return Err(Problem::in_transition(id)),
         Seen::Gone => return Err(Problem::no_sandbox(id)),
-        Seen::Sleeping(record) => record,
+        Seen::Sleeping(record) => *record,
     };
-    // Before it runs, so that it never runs without an end.
-    let time = Duration::from_secs(resident.marks.timeout).max(SHORTEST);
-    set_deadline(resident, Deadline::In(time)).await?;
-    if let Err(error) = resident.sandbox.wake().await {
-        set_deadline(resident, before(&record)).await?;
-        return Err(Problem::of(id, &error));
-    }
+    let known = Known { sandbox: Arc::clone(&resident.sandbox), record, marks: resident.marks.clone() };
+    app.resume_for_request(&known).await.map_err(|error| Problem::of_api(id, error))?;
     match resident.look().await.map_err(|error| Problem::of(id, &error))? {
         Seen::Running => Ok(()),
         Seen::Gone => Err(Problem::no_sandbox(id)),
         Seen::InTransition | Seen::Sleeping(_) => Err(Problem::in_transition(id)),
     }
-}
-
-fn before(record: &SandboxRecord) -> Deadline {
-    record.deadline.map_or(Deadline::Never, Deadline::At)
-}
-
-async fn set_deadline(resident: &Resident, deadline: Deadline) -> Result<(), Problem> {
-    let set = resident.sandbox.set_deadline(deadline, DeadlineMode::Set).await;
-    set.map(drop).map_err(|error| Problem::of(resident.id.as_str(), &error))
 }
