@@ -1,4 +1,5 @@
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) const UMOUNT: Program = Program { name: "umount", package: "mount" };
 /// How long it may take to mount it: after a crash of the machine its log is read first.
 pub(super) const BOUND: Duration = Duration::from_secs(60);
 /// Nothing in a data folder is to be run with rights of its own from outside, and access times are of no use.
-const OPTIONS: &str = "loop,noatime,nosuid,nodev";
+const OPTIONS: &str = "noatime,nosuid,nodev";
 
 /// Mounts the store of a data folder that has one which is not mounted, and answers the folder that is there then; `None` where there is none, or it is
 /// mounted. For whoever made sure that the folder is its own.
@@ -69,18 +70,16 @@ pub(crate) fn mount_if_needed(home: &Home) -> Result<Option<OwnedFd>> {
 
 /// Mounts it, and answers the folder that is there then.
 pub(super) fn mount(path: &Path) -> Result<OwnedFd> {
-    let by_hand = format!("mount -t btrfs -o {OPTIONS} {0}/{FILE} {0}", path.display());
-    if let Some(false) = is_of_the_machine() {
-        let why = format!(
-            "the store of data folder `{}` is not mounted, and this process has mounts of its own, which others would not see",
-            path.display()
-        );
-        return Err(
-            fail(ErrorKind::Config, OPERATION, why).with_hint(format!("mount it outside: `{by_hand}`"))
-        );
-    }
+    let file = path.join(FILE);
+    let by_hand = format!("mount -t btrfs -o loop,{OPTIONS} {} {}", file.display(), path.display());
+    // One that is mounted where this process does not see it (a service may have mounts of its own) is the same file system here, not a second one over
+    // the same file.
+    let (options, source) = match device_of(&file) {
+        Some(device) => (OPTIONS.to_owned(), device),
+        None => (format!("loop,{OPTIONS}"), file),
+    };
     let arguments: [PathBuf; 6] =
-        ["-t".into(), "btrfs".into(), "-o".into(), OPTIONS.into(), path.join(FILE), path.to_owned()];
+        ["-t".into(), "btrfs".into(), "-o".into(), options.into(), source, path.to_owned()];
     MOUNT.run(OPERATION, &arguments, BOUND).map_err(|error| {
         let why = format!("the store of data folder `{}` can't be mounted: {}", path.display(), error.message());
         let hint = error.hint().map_or_else(
@@ -104,8 +103,12 @@ pub(super) fn mount(path: &Path) -> Result<OwnedFd> {
     Ok(there)
 }
 
-/// Whether this process sees the mounts that the machine's first process sees; `None` where that can't be told.
-fn is_of_the_machine() -> Option<bool> {
-    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
-    Some(of("self").ok()? == of("1").ok()?)
+/// The loop device that has the file already.
+fn device_of(file: &Path) -> Option<PathBuf> {
+    let devices = std::fs::read_dir("/sys/block").ok()?.flatten().map(|entry| entry.file_name());
+    let has_it = |name: &std::ffi::OsString| {
+        let of = Path::new("/sys/block").join(name).join("loop/backing_file");
+        std::fs::read(of).is_ok_and(|text| text.trim_ascii_end() == file.as_os_str().as_bytes())
+    };
+    devices.into_iter().find(has_it).map(|name| Path::new("/dev").join(name))
 }

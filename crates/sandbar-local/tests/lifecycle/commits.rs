@@ -149,8 +149,8 @@ async fn a_writer_stands_still_for_the_copy_and_goes_on() {
     // Two files that are the same at every moment in which nothing is being written; between, the first is one ahead.
     let writer = "i=0; while :; do i=$((i+1)); echo $i >> a; echo $i >> b; done";
     text(&*sandbox, &format!("sh -c '{writer}' </dev/null >/dev/null 2>&1 & echo $! > pid")).await;
-    let writes = async || text(&*sandbox, "test -s b && echo yes || echo no").await == "yes";
-    eventually("the writer writes", writes).await;
+    let is_begun = async || text(&*sandbox, "test -s b && echo yes || echo no").await == "yes";
+    eventually("the writer writes", is_begun).await;
     commit(&bed, &*sandbox, "moment").await;
     let pid = text(&*sandbox, "cat pid").await;
     let now = text(&*sandbox, "wc -l < a").await;

@@ -194,7 +194,7 @@ pub(crate) async fn idle(count: u32) {
 }
 
 /// The command line, as the provider would find it.
-fn helper() -> std::path::PathBuf {
+pub(crate) fn helper() -> std::path::PathBuf {
     if let Some(named) = std::env::var_os("SANDBAR_HELPER") {
         return named.into();
     }
