@@ -22,6 +22,7 @@ pub const MAX_ID: u64 = 65_535;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub(crate) names: Names,
+    pub(crate) destination: Option<Vec<u8>>,
     pub(crate) owners: Owners,
     pub(crate) privileges: Privileges,
     pub(crate) devices: Special,
@@ -38,7 +39,8 @@ pub struct Rules {
 /// Which names members and links may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Absolute names, names that look like an option (a leading `-`) and symbolic links that lead out of the destination are refused.
+    /// Absolute names, names that look like an option (a leading `-`) and symbolic links that lead out of the destination are refused: absolute ones, too, but for those that
+    /// lead below [`with_destination`](Rules::with_destination).
     Strict,
     /// A root file system: a leading `/` is taken off, and symbolic links may lead anywhere, as they are never followed here.
     Rootfs,
@@ -93,6 +95,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             names: Names::Strict,
+            destination: None,
             owners: Owners::Caller,
             privileges: Privileges::Drop,
             devices: Special::Refuse,
@@ -125,6 +128,12 @@ impl Rules {
     /// Which names are allowed.
     pub fn with_names(mut self, names: Names) -> Self {
         self.names = names;
+        self
+    }
+
+    /// Where the destination is for those who will follow links in it: an absolute path. Of absolute links those are taken, too, that lead below it.
+    pub fn with_destination(mut self, path: impl Into<Vec<u8>>) -> Self {
+        self.destination = Some(path.into());
         self
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use common::{BLOCK, file, member, pax, tar, unpack};
-use sandbar_archive::{ErrorKind, Rules};
+use sandbar_archive::{ErrorKind, Owners, Rules};
 use tempfile::tempdir;
 
 #[test]
@@ -28,6 +28,29 @@ fn files_folders_and_links_are_as_the_archive_says() {
     assert_eq!(fs::metadata(at("implied/tool")).unwrap().permissions().mode() & 0o7777, 0o751);
     assert_eq!(fs::metadata(at("d/f")).unwrap().mtime(), 0);
     fs::set_permissions(at("d"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn folders_that_are_not_named_are_what_they_usually_are() {
+    let folder = tempdir().unwrap();
+    let archive = tar(&[
+        file("tmp/x", b"1"),
+        file("var/tmp/deep/er/y", b"2"),
+        file("root/z", b"3"),
+        file("srv/tmp/b", b"4"),
+    ]);
+    unpack(Rules::rootfs().with_owners(Owners::Caller), &archive, folder.path()).unwrap();
+    for (name, mode) in [
+        ("tmp", 0o1777),
+        ("var", 0o755),
+        ("var/tmp", 0o1777),
+        ("var/tmp/deep", 0o755),
+        ("root", 0o700),
+        ("srv/tmp", 0o755),
+    ] {
+        let is = fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(is, mode, "{name} is {is:o}");
+    }
 }
 
 #[test]

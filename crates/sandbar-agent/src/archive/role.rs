@@ -76,7 +76,8 @@ fn import(path: &Path, name: &std::ffi::OsStr) -> Result<ArchiveReport, HttpErro
     let stage = Stage::make(path, name)?;
     let input = File::from(rustix::io::dup(rustix::stdio::stdin()).map_err(|error| of_io("read", error))?);
     let mut tar = decompress(input).map_err(|error| of_io("read the archive", error))?;
-    let unpacked = Unpack::new(Rules::default()).run(&mut tar, stage.folder()?.as_fd());
+    let rules = Rules::default().with_destination(path.as_os_str().as_bytes());
+    let unpacked = Unpack::new(rules).run(&mut tar, stage.folder()?.as_fd());
     let report = unpacked.map_err(of_archive)?;
     let mut word = [0];
     if !matches!(go.read(&mut word), Ok(1)) || word[0] != GO {

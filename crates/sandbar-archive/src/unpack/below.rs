@@ -8,6 +8,16 @@ use rustix::io::Errno;
 use super::place::{FOLDER, OPAQUE_ATTRIBUTE};
 use crate::ArchiveError;
 
+/// The mode of a folder that no layer has: what every root file system has there, else 0755. Without that a root file system that names only a file in `/tmp` would have one in
+/// which nobody but root can write.
+pub(crate) fn usual(path: &[u8]) -> Mode {
+    Mode::from_raw_mode(match path {
+        b"tmp" | b"var/tmp" => 0o1777,
+        b"root" => 0o700,
+        _ => 0o755,
+    })
+}
+
 /// What the folder at `path` is in `layers`, the topmost first, as they are seen through the layer `own`; `None` where nothing of it is seen.
 pub(crate) fn look(
     layers: &[BorrowedFd<'_>],

@@ -62,7 +62,7 @@ pub(crate) fn check_target(at: &[u8], target: &[u8], rules: &Rules) -> Result<()
         ArchiveError::refused(format!("it is a link to `{target}`, which is outside of the destination"))
     };
     if target.starts_with(b"/") {
-        return Err(leaves());
+        return if leads_below(target, rules) { Ok(()) } else { Err(leaves()) };
     }
     // How many folders there are between the destination and the link.
     let mut above = at.split(|byte| *byte == b'/').count() - 1;
@@ -82,6 +82,21 @@ pub(crate) fn check_target(at: &[u8], target: &[u8], rules: &Rules) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Whether an absolute link leads below the destination, by its words: without `..`, each name on the way is one in it.
+fn leads_below(target: &[u8], rules: &Rules) -> bool {
+    let names = |path: &[u8]| -> Vec<Vec<u8>> {
+        let names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+        names.map(<[u8]>::to_vec).collect()
+    };
+    let Some(destination) = rules.destination.as_deref().filter(|path| path.starts_with(b"/")) else {
+        return false;
+    };
+    let (target, destination) = (names(target), names(destination));
+    let climbs = target.iter().chain(&destination).any(|name| name == b"..");
+    // Below `/` is everything, and nothing is unpacked there.
+    !climbs && !destination.is_empty() && target.starts_with(&destination)
 }
 
 /// The folder's name, empty for the destination, and the last name.

@@ -182,7 +182,9 @@ impl<'a> Place<'a> {
             Some(below) => below,
             None => fstat(&fd).map_err(fail)?,
         };
-        let mode = below.map_or(IMPLIED, |below| Mode::from_raw_mode(below.st_mode)).bits() & 0o1777;
+        let mode =
+            below.map_or_else(|| below::usual(path), |below| Mode::from_raw_mode(below.st_mode)).bits()
+                & 0o1777;
         let mtime = (status.st_mtime, u32::try_from(status.st_mtime_nsec).unwrap_or(0));
         self.folders.push(path, Late { mode: u16::try_from(mode).unwrap_or(0), mtime })
     }

@@ -367,3 +367,36 @@ async fn what_can_not_be_read_cuts_an_export_off() {
     sandbox.destroy().await.expect("destroyed");
     bed.assert_empty("after an export that was cut off").await;
 }
+
+/// An archive of a folder with a link in it.
+fn with_link(target: &str) -> ByteStream {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("file"), "content\n").expect("a file");
+    std::os::unix::fs::symlink(target, folder.path().join("link")).expect("a link");
+    let mut tar = Vec::new();
+    Pack::new().run(fs::File::open(folder.path()).expect("a folder").as_fd(), b"", &mut tar).expect("packed");
+    stream::iter([Ok(Bytes::from(tar))]).boxed()
+}
+
+#[tokio::test]
+async fn absolute_links_are_taken_where_they_stay_inside() {
+    let Some(bed) = Bed::new() else { return };
+    let sandbox = create(&bed.provider()).await;
+    let archives = sandbox.require_archive().expect("archives");
+    for place in ["/home/user/app", "/home/user/app/"] {
+        archives.import(&at(place), with_link("/home/user/app/file")).await.expect("imported");
+        let path = at("/home/user/app/link");
+        assert_eq!(sandbox.files().read(&path).await.expect("read"), "content\n", "{place}");
+    }
+    // What goes out so comes in again at the same place.
+    let tree = archives.export(&at("/home/user/app")).await.expect("exported");
+    archives.import(&at("/home/user"), tree).await.expect("imported");
+    for target in ["/etc/passwd", "/home/user/other", "/home/user/app/../other", "/"] {
+        let error = archives.import(&at("/home/user/new"), with_link(target)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{target}: {error}");
+        assert!(error.message().contains("link"), "{target}: {error}");
+        assert!(!sandbox.files().exists(&at("/home/user/new")).await.expect("a look"), "{target}");
+    }
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after links").await;
+}

@@ -34,4 +34,15 @@ fn links_may_lead_up_as_far_as_they_are_deep() {
         assert_eq!(error.kind(), ErrorKind::Refused, "{at} -> {target}");
     }
     check_target(b"l", b"/etc/../..", &Rules::rootfs()).unwrap();
+    let at = |destination: &str| Rules::default().with_destination(destination);
+    for inside in ["/home/user/app", "/home/user/app/", "/home/user//app/./bin/x", "/home/user/app/.../x"] {
+        check_target(b"a/l", inside.as_bytes(), &at("/home/user/app/")).unwrap();
+    }
+    for outside in
+        ["/", "/usr/bin/python3", "/home/user/application", "/home/user/app/../x", "/home/user/app/a/.."]
+    {
+        check_target(b"a/l", outside.as_bytes(), &at("/home/user/app")).unwrap_err();
+    }
+    check_target(b"l", b"/x", &at("/")).unwrap_err();
+    check_target(b"l", b"/a/x", &at("/b/../a")).unwrap_err();
 }
