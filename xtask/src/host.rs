@@ -21,6 +21,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("make", "make"),
     ("git", "git"),
     ("strace", "strace"),
+    ("busybox", "busybox-static"),
+    ("debootstrap", "debootstrap"),
     ("tmux", "tmux"),
     ("vim", "vim"),
     ("nano", "nano"),

@@ -171,6 +171,11 @@ impl Bed<'_> {
         }
     }
 
+    /// Ends all processes of a sandbox; `false` if that can't be done.
+    pub(crate) async fn stop(&self, sandbox: &SandboxId) -> bool {
+        self.suite.harness.stop(sandbox).await
+    }
+
     /// A provider of its own that can be made to fail.
     pub(crate) async fn faulty(&self) -> Checked<FaultyBed> {
         match self.suite.harness.faulty().await {

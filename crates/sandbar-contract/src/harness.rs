@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sandbar_core::{CreateOptions, Result, SandboxProvider};
+use sandbar_core::{CreateOptions, Result, SandboxId, SandboxProvider};
 
 /// Most cases that run at the same time unless the harness says otherwise: enough to hide waits, few enough for two cores.
 const DEFAULT_PARALLELISM: usize = 8;
@@ -29,6 +29,11 @@ pub trait Harness: Send + Sync {
     /// A provider of its own that can be made to fail, if there is such a thing.
     async fn faulty(&self) -> Option<Faulty> {
         None
+    }
+
+    /// Ends all processes of a sandbox from outside, as a crash would; `false` if that can't be done here.
+    async fn stop(&self, _sandbox: &SandboxId) -> bool {
+        false
     }
 
     /// Most cases that run at the same time.

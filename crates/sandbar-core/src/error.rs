@@ -136,6 +136,12 @@ impl Error {
             .with_resource(resource)
     }
 
+    /// Names another operation: the one that whoever is told asked for.
+    pub fn with_operation(mut self, operation: &'static str) -> Self {
+        self.0.operation = operation;
+        self
+    }
+
     /// Names the backend.
     pub fn with_backend(mut self, backend: &'static str) -> Self {
         self.0.backend = Some(backend);

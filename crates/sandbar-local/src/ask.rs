@@ -17,6 +17,11 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 /// How long a destruction may take: a folder of a million entries takes tens of seconds.
 pub(crate) const DESTRUCTION: Duration = Duration::from_secs(600);
 
+/// How long somebody who may act on a sandbox at once waits for whoever copies it: shorter than [`ANSWER`], so that the answer says why.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a copy waits for another one, which takes as long as it is large: several in a row have their turn, and a caller does not wait for hours.
+pub(crate) const COPY_PATIENCE: Duration = Duration::from_secs(120);
+
 /// How long a copy of all that a sandbox wrote may take.
 pub(crate) const COPY: Duration = Duration::from_secs(3600);
 /// Between two attempts to get into a full queue, for which there is no event.

@@ -17,6 +17,8 @@ pub const DEFAULT_PIDS: u32 = 1024;
 pub const DEFAULT_DISK: u64 = 10 << 30;
 /// Lifetime of a sandbox unless told otherwise: the reference's own hour.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(3600);
+/// How long a creation waits for its template's READY command unless told otherwise: what the field's own service allows a build to take for it.
+pub const DEFAULT_READY_WITHIN: Duration = Duration::from_secs(300);
 /// Folder of root's sandboxes.
 const ROOT_HOME: &str = "/var/lib/sandbar";
 
@@ -61,6 +63,8 @@ pub struct Defaults {
     pub disk_bytes: Option<u64>,
     /// Lifetime; `None` is until it is destroyed.
     pub deadline: Option<Duration>,
+    /// How long a creation waits until its template's READY command succeeds.
+    pub ready_within: Duration,
 }
 
 impl Default for Defaults {
@@ -71,6 +75,7 @@ impl Default for Defaults {
             pids: Some(DEFAULT_PIDS),
             disk_bytes: Some(DEFAULT_DISK),
             deadline: Some(DEFAULT_DEADLINE),
+            ready_within: DEFAULT_READY_WITHIN,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The one place where failures of this backend become errors of the contract.
 
 use std::io;
+use std::time::Duration;
 
 use sandbar_core::{Error, ErrorKind, Result, Retry, State};
 use serde::{Deserialize, Serialize};
@@ -71,11 +72,33 @@ pub(crate) fn not_running(operation: &'static str, id: &str, state: State, reaso
         .with_backend(BACKEND)
         .with_resource(format!("sandbox `{id}`"));
     match state {
-        State::Sleeping => error.with_hint("wake it first"),
+        State::Sleeping => error.with_hint(format!("`sandbar resume {id}` wakes it")),
         State::Destroying => error.with_hint("make a new one: this one is on its way out"),
         State::Creating => error.with_hint("wait until it runs").with_retry(Retry::Safe),
-        _ => error.with_hint("its processes are gone and its files are there: `resume` starts it again"),
+        _ => error.with_hint(format!(
+            "its processes are gone and its files are there: `sandbar resume {id}` starts it again"
+        )),
     }
+}
+
+/// All its processes stand still for a copy, for longer than somebody waits.
+pub(crate) fn held(operation: &'static str, id: &str, state: State, waited: Duration) -> Error {
+    let why = format!("sandbox `{id}` stands still for a copy of it (a fork or a commit)");
+    in_use(operation, id, state, &why, waited)
+}
+
+/// Somebody else does something with it that is to be done alone.
+pub(crate) fn busy(operation: &'static str, id: &str, state: State, waited: Duration) -> Error {
+    let why = format!("somebody else copies sandbox `{id}`, puts it to sleep or wakes it");
+    in_use(operation, id, state, &why, waited)
+}
+
+fn in_use(operation: &'static str, id: &str, state: State, why: &str, waited: Duration) -> Error {
+    Error::conflict(operation, state, format!("{why}, for more than {} s", waited.as_secs()))
+        .with_backend(BACKEND)
+        .with_resource(format!("sandbox `{id}`"))
+        .with_hint("try again once that is done; nothing was changed")
+        .with_retry(Retry::Safe)
 }
 
 /// A step of the engine that did not work.

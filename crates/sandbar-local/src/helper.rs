@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::doctor::{Facts, explain, limits, place, told};
 use crate::env::Environment;
 use crate::error::{fail, io_error};
-use crate::shim::protocol::{MAX_LINE, Orders, Report, Task};
+use crate::shim::protocol::{MAX_LINE, Orders, ReadyOrder, Report, Task};
 
 /// The name under which the executable is a shim.
 const SHIM_NAME: &str = "sandbar-shim";
@@ -133,18 +133,28 @@ pub(crate) struct Shim {
     report: OwnedFd,
 }
 
+/// How long a shim with this task may take to report. What is to be ready may take its time first; of one that is started again that is `ready`.
+pub(crate) fn report_bound(task: &Task, ready: Option<&ReadyOrder>) -> Duration {
+    let ready = match task {
+        Task::Create(orders) => orders.ready.as_ref(),
+        _ => ready,
+    };
+    REPORT.saturating_add(ready.map_or(Duration::ZERO, |ready| Duration::from_millis(ready.within_ms)))
+}
+
 /// Starts a shim with `task` and waits for its report. If this future is dropped, the shim takes back what it did; its process goes to
 /// `abandon`, as it does after a failure.
 pub(crate) async fn start(
     executable: &Path,
     home: &Path,
     task: Task,
+    bound: Duration,
     operation: &'static str,
     abandon: &(dyn Fn(Child) + Send + Sync),
 ) -> Result<Started> {
     let line = line(home, task, operation)?;
     let shim = Shim::spawn(executable, home, operation)?;
-    shim.order(line, home, operation, abandon).await
+    shim.order(line, bound, home, operation, abandon).await
 }
 
 /// Orders as they are sent.
@@ -208,6 +218,7 @@ impl Shim {
     pub(crate) async fn order(
         self,
         line: Vec<u8>,
+        bound: Duration,
         home: &Path,
         operation: &'static str,
         abandon: &(dyn Fn(Child) + Send + Sync),
@@ -226,8 +237,8 @@ impl Shim {
             BufReader::with_capacity(1024, receiver).take(limit).read_until(b'\n', &mut report).await?;
             Ok(report)
         };
-        let Ok(report) = timeout(REPORT, exchange).await else {
-            let message = format!("the shim did not report within {} s", REPORT.as_secs());
+        let Ok(report) = timeout(bound, exchange).await else {
+            let message = format!("the shim did not report within {} s", bound.as_secs());
             return Err(
                 fail(ErrorKind::Timeout, operation, message).with_retry(sandbar_core::Retry::OutcomeUnknown)
             );
@@ -319,8 +330,8 @@ mod tests {
     #[tokio::test]
     async fn a_stranger_in_its_place_is_noticed() {
         let task = Task::Adopt(sandbar_core::SandboxId::new("s1").unwrap());
-        let error =
-            start(Path::new("/bin/true"), Path::new("/nowhere"), task, "adopt", &drop).await.unwrap_err();
+        let (program, home) = (Path::new("/bin/true"), Path::new("/nowhere"));
+        let error = start(program, home, task, REPORT, "adopt", &drop).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unexpected, "{error}");
     }
 }

@@ -48,7 +48,8 @@ mod wait;
 mod worker;
 
 pub use config::{
-    DEFAULT_DEADLINE, DEFAULT_DISK, DEFAULT_MEMORY, DEFAULT_PIDS, Defaults, LocalConfig, Spare,
+    DEFAULT_DEADLINE, DEFAULT_DISK, DEFAULT_MEMORY, DEFAULT_PIDS, DEFAULT_READY_WITHIN, Defaults,
+    LocalConfig, Spare,
 };
 pub use disk::{DiskShare, DiskUsage, Prunable, PruneKind, PruneMode, PruneOptions, PruneReport};
 pub use doctor::{
@@ -61,7 +62,8 @@ pub use provider::LocalProvider;
 pub use sandbox::LocalSandbox;
 pub use shim::shim_main;
 pub use templates::{
-    ExportReport, FolderOwners, ImportListener, ImportOptions, ImportProgress, PullOptions, TemplateSource,
+    ExportReport, FolderOwners, ImportListener, ImportOptions, ImportProgress, PullOptions, TemplateDetails,
+    TemplateLayer, TemplateSource,
 };
 pub use verify::{LeakSuite, scorecard_document};
 pub use worker::worker_main;

@@ -16,7 +16,7 @@ use crate::error::{fail, io_error};
 use crate::home::{AgentMark, Home};
 use crate::mounts;
 use crate::network;
-use crate::shim::protocol::{CreateOrders, LimitOrders, MainOrder};
+use crate::shim::protocol::{CreateOrders, LimitOrders, MainOrder, ReadyOrder};
 use crate::store::{Boot, TemplateDocument};
 use crate::template;
 
@@ -62,9 +62,10 @@ pub(crate) fn resolve(options: CreateOptions, home: &Path, defaults: &Defaults) 
         Lifetime::Owned => AgentMark::of(rustix::process::getpid())
             .map_err(|cause| io_error("create", "this process", cause))?,
     };
-    let main = match main {
-        Some(main) => Some(main_order(main)?),
-        None => default_main(&boot),
+    let (main, ready) = match main {
+        // What the template says of readiness is about its own main command.
+        Some(main) => (Some(main_order(main)?), None),
+        None => (default_main(&boot), default_ready(&boot, defaults)?),
     };
     Ok(CreateOrders {
         boot,
@@ -78,10 +79,12 @@ pub(crate) fn resolve(options: CreateOptions, home: &Path, defaults: &Defaults) 
         limits,
         on_deadline,
         lifetime_ms: deadline.or(defaults.deadline).map(millis).transpose()?,
+        renewal_ms: None,
         owner,
         // What is denied anyway is no order.
         egress: egress.filter(|policy| *policy.public() != EgressPolicy::DenyAll),
         main,
+        ready,
         // Not an option of one sandbox, but of who makes it.
         audit: None,
     })
@@ -96,6 +99,15 @@ fn default_main(boot: &Boot) -> Option<MainOrder> {
         user: None,
         restart: RestartPolicy::default(),
     })
+}
+
+/// What has to succeed before a sandbox of the template is ready.
+fn default_ready(boot: &Boot, defaults: &Defaults) -> Result<Option<ReadyOrder>> {
+    if boot.defaults.ready.is_empty() {
+        return Ok(None);
+    }
+    let within_ms = millis(defaults.ready_within)?;
+    Ok(Some(ReadyOrder { argv: boot.defaults.ready.clone(), within_ms }))
 }
 
 /// The main command in the words of the agent, which speaks text.

@@ -200,7 +200,9 @@ impl Inner {
         let home = Home::open(&self.home)?;
         let shape = orders.shape();
         let abandon = |child| self.adopt_child(None, child);
-        let line = helper::line(&self.home, Task::Create(Box::new(orders)), operation)?;
+        let task = Task::Create(Box::new(orders));
+        let bound = helper::report_bound(&task, None);
+        let line = helper::line(&self.home, task, operation)?;
         // What a copy boots from is made for it, and no other is made of that in advance.
         let is_copy = shape.boot.layers.first().is_some_and(LayerId::is_snapshot);
         let spare = if is_copy { None } else { self.spares.take(&shape, abandon) };
@@ -209,7 +211,7 @@ impl Inner {
             Some(shim) => shim,
             None => Shim::spawn(&executable, &self.home, operation)?,
         };
-        let mut ordered = std::pin::pin!(shim.order(line, &self.home, operation, &abandon));
+        let mut ordered = std::pin::pin!(shim.order(line, bound, &self.home, operation, &abandon));
         // What is prepared has its place already and works while this one looks for leftovers; else they are found before there is something new.
         let early = if is_ready { futures::poll!(ordered.as_mut()) } else { Poll::Pending };
         let work = home.and_then(janitor::Work::find);

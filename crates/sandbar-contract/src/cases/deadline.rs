@@ -14,7 +14,7 @@ group!("deadline";
     expiry_destroys, expiry_of_an_expired_is_not_listed, expiry_ends_a_command_under_way, expiry_can_pause,
     set_makes_it_earlier, set_makes_it_later, extend_only_never_shortens, extend_only_extends, never_removes_it,
     at_a_time_is_kept, answer_is_the_one_in_force, set_earlier_really_expires, never_really_lives_on,
-    commands_do_not_extend_it, action_can_be_changed,
+    commands_do_not_extend_it, action_can_be_changed, woken_it_has_time_again, a_sleep_is_no_more_time_to_live,
 );
 
 const SHORT: Duration = Duration::from_secs(4);
@@ -73,6 +73,28 @@ async fn expiry_can_pause(bed: &Bed<'_>) -> Checked {
     eventually("sleep at the deadline", look).await?;
     sandbox.wake().await?;
     ensure_eq!(sandbox.files().read(&at("/tmp/kept")?).await?, "kept\n", "the file");
+    Ok(())
+}
+
+async fn woken_it_has_time_again(bed: &Bed<'_>) -> Checked {
+    let options = bed.options()?.with_deadline(SHORT).with_on_deadline(DeadlineAction::Pause);
+    let sandbox = skip_unsupported(bed.create(options).await)?;
+    let look = || async { Ok(bed.describe(sandbox.id()).await?.state == State::Sleeping) };
+    eventually("sleep at the deadline", look).await?;
+    ensure_eq!(bed.describe(sandbox.id()).await?.deadline, None, "the deadline of a sleeper that met it");
+    sandbox.wake().await?;
+    let left = seconds_left(bed.describe(sandbox.id()).await?.deadline)?;
+    ensure!((1..=4).contains(&left), "it was given 4 s, and after a sleep {left} s are left");
+    eventually("sleep at the next", look).await
+}
+
+async fn a_sleep_is_no_more_time_to_live(bed: &Bed<'_>) -> Checked {
+    let sandbox = hour(bed).await?;
+    let pausing = crate::check::part(sandbox.pausing(), &*sandbox, "pausing")?;
+    let before = sandbox.record().await?.deadline;
+    pausing.hibernate().await?;
+    pausing.resume().await?;
+    ensure_eq!(sandbox.record().await?.deadline, before, "the deadline of one that is destroyed at it");
     Ok(())
 }
 

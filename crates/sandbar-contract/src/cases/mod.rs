@@ -1,6 +1,7 @@
 //! The cases, by what they are about.
 
 mod archive;
+mod builds;
 mod capabilities;
 mod commands;
 mod create;
@@ -22,6 +23,7 @@ mod ports;
 mod process_table;
 mod processes;
 mod resources;
+mod starting;
 mod surroundings;
 mod templates;
 mod tree;
@@ -57,7 +59,9 @@ pub(crate) fn all() -> Vec<Case> {
         usage::CASES,
         pausing::CASES,
         forking::CASES,
+        starting::CASES,
         templates::CASES,
+        builds::CASES,
         volumes::CASES,
         archive::CASES,
         errors::CASES,

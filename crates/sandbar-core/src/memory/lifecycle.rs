@@ -14,7 +14,7 @@ use crate::{
 #[async_trait]
 impl Pausing for MemorySandbox {
     async fn hibernate(&self) -> Result<HibernationOutcome> {
-        let machine = self.machine("hibernate")?;
+        let machine = self.machine("pause")?;
         let changed = machine.sleep();
         Ok(HibernationOutcome {
             processes_preserved: machine.state() == State::Sleeping,

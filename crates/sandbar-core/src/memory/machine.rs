@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -46,6 +47,8 @@ pub(super) struct Plan {
 struct Status {
     state: State,
     deadline: Option<Timestamp>,
+    /// How much time the deadline gave when it was set.
+    lifetime: Option<Duration>,
     on_deadline: DeadlineAction,
     reason: Option<String>,
     resources: Resources,
@@ -75,6 +78,7 @@ impl Machine {
             status: Mutex::new(Status {
                 state: State::Running,
                 deadline: None,
+                lifetime: None,
                 on_deadline,
                 reason: None,
                 resources,
@@ -107,7 +111,11 @@ impl Machine {
     }
 
     pub(super) fn set_deadline(&self, deadline: Option<Timestamp>) {
-        self.lock().deadline = deadline;
+        let lifetime = deadline.map(|at| at.duration_since(Timestamp::now()).unsigned_abs());
+        {
+            let mut status = self.lock();
+            (status.deadline, status.lifetime) = (deadline, lifetime);
+        }
         self.timer.changed();
     }
 
@@ -168,9 +176,14 @@ impl Machine {
         let slept = {
             let mut status = self.lock();
             status.reason = None;
-            std::mem::replace(&mut status.state, State::Running) == State::Sleeping
+            let slept = std::mem::replace(&mut status.state, State::Running) == State::Sleeping;
+            if slept {
+                status.deadline = status.deadline_after_sleep();
+            }
+            slept
         };
         self.freezer.thaw();
+        self.timer.changed();
         slept
     }
 
@@ -207,6 +220,16 @@ impl Machine {
             volumes: volumes.clone(),
             reason: status.reason.clone(),
         }
+    }
+}
+
+impl Status {
+    /// Its deadline once it is woken: where it sleeps at it, it has as much time again as it was given.
+    fn deadline_after_sleep(&self) -> Option<Timestamp> {
+        if self.on_deadline == DeadlineAction::Destroy {
+            return self.deadline;
+        }
+        self.deadline.max(self.lifetime.and_then(|lifetime| Timestamp::now().checked_add(lifetime).ok()))
     }
 }
 

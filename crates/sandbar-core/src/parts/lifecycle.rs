@@ -26,6 +26,11 @@ pub trait Pausing: Send + Sync {
     async fn hibernate(&self) -> Result<HibernationOutcome>;
 
     /// Resumes it. The outcome is what was observed afterwards.
+    ///
+    /// # Behavior
+    /// - One that is put to sleep at its deadline ([`DeadlineAction::Pause`]) has as much time again as it was given last, and never less than before. A copy that is made of it
+    ///   while it sleeps has that, too.
+    /// - One that is destroyed at its deadline has no more time by a sleep.
     async fn resume(&self) -> Result<HibernationOutcome>;
 
     /// Changes what happens at the deadline.

@@ -90,12 +90,6 @@ fn check(spec: &BuildSpec) -> Result<()> {
                 return Err(Error::unsupported(BUILD, feature, "the guest's protocol carries text")
                     .with_backend(BACKEND));
             }
-            BuildStep::Ready(_) => {
-                let why = "no creation of a sandbox waits for a command";
-                return Err(Error::unsupported(BUILD, "`READY`", why)
-                    .with_backend(BACKEND)
-                    .with_hint("leave it out, and ask from outside until the main command answers"));
-            }
             BuildStep::Workdir(path) if path.to_str().is_none() => {
                 let feature = format!("a folder of step {} that is not UTF-8", index + 1);
                 return Err(Error::unsupported(BUILD, feature, "the guest's protocol carries text")

@@ -50,7 +50,8 @@ impl Run {
         let executable = inner.executable()?;
         let abandon = |child| inner.adopt_child(None, child);
         let task = Task::Create(Box::new(orders));
-        let started = helper::start(&executable, &inner.home, task, BUILD, &abandon).await?;
+        let bound = helper::report_bound(&task, None);
+        let started = helper::start(&executable, &inner.home, task, bound, BUILD, &abandon).await?;
         match started.report {
             Report::Ready { id, .. } => {
                 self.current.set(id.clone());

@@ -218,7 +218,14 @@ fn child_orders(seen: &Observed, volumes: ForkVolumes) -> Result<CreateOrders> {
     orders.name = None;
     orders.ports.clear();
     orders.main = None;
-    orders.lifetime_ms = record.deadline.map(|deadline| {
+    orders.ready = None;
+    // One that sleeps, or slept, at its deadline has time again when it runs, and so has its copy.
+    let deadline = match record.state {
+        State::Running => record.deadline,
+        _ => record.deadline_from(Timestamp::now()),
+    };
+    orders.renewal_ms = record.private.lifetime_ms;
+    orders.lifetime_ms = deadline.map(|deadline| {
         let left = deadline.duration_since(Timestamp::now()).as_millis();
         // One that is over is met at once.
         u64::try_from(left).unwrap_or(0).max(1)

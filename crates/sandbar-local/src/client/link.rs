@@ -7,20 +7,24 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
 use super::pool::{Failure, Pool};
-use crate::ask::{Answer, ask};
-use crate::error::{gone, not_running, unknown};
+use crate::ask::{Answer, PATIENCE, ask};
+use crate::error::{gone, held, not_running, unknown};
 use crate::helper;
-use crate::home::Folder;
+use crate::home::{Folder, Pending};
 use crate::observe::{Observed, is_over, is_overdue};
 use crate::provider::Inner;
-use crate::shim::protocol::{Op, Reply, Report, Task};
+use crate::shim::kept;
+use crate::shim::protocol::{Op, ReadyOrder, Reply, Report, Task};
 
 /// How often a shim may be found dead in one call.
 const ATTEMPTS: usize = 5;
 /// How long an agent may take from its last open connection to its end: the kernel ends everything else inside in between.
-const DYING: Duration = Duration::from_secs(1);
+pub(super) const DYING: Duration = Duration::from_secs(1);
 /// How long a sandbox may take from the end of its agent to the end of its record.
-const SETTLING: Duration = Duration::from_secs(3);
+pub(super) const SETTLING: Duration = Duration::from_secs(3);
+
+/// Between two looks at one that stands still for a copy: small ones take milliseconds.
+const HELD: Duration = Duration::from_millis(5);
 
 /// Whether a sandbox may sleep for what is asked of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +61,31 @@ impl Link {
 
     /// The folder of the sandbox, which runs and has a shim: one whose shim is gone is adopted by a new one.
     pub(super) async fn live(&self, operation: &'static str) -> Result<Folder> {
-        self.guarded(operation, Asleep::No).await
+        Ok(self.guarded(operation, Asleep::No).await?.folder)
     }
 
-    /// The folder of the sandbox, which has a shim, and may sleep where that is fine.
-    async fn guarded(&self, operation: &'static str, asleep: Asleep) -> Result<Folder> {
+    /// As [`Self::live`], of a sandbox whose agent can answer: one that stands still for a copy can't. That is waited for, and no longer than [`PATIENCE`].
+    pub(super) async fn moving(&self, operation: &'static str) -> Result<Folder> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let seen = self.guarded(operation, Asleep::No).await?;
+            if !is_held(&seen) {
+                return Ok(seen.folder);
+            }
+            if Instant::now() >= end {
+                return Err(held(operation, self.id.as_str(), seen.state(), PATIENCE));
+            }
+            sleep(HELD).await;
+        }
+    }
+
+    /// Whether it is seen to stand still for a copy.
+    pub(super) fn is_held(&self, operation: &'static str) -> bool {
+        self.inner.look(&self.id, operation).is_ok_and(|seen| seen.as_ref().is_some_and(is_held))
+    }
+
+    /// The sandbox, which has a shim, and may sleep where that is fine.
+    async fn guarded(&self, operation: &'static str, asleep: Asleep) -> Result<Observed> {
         let id = self.id.as_str();
         for _ in 0..ATTEMPTS {
             let seen = self.inner.look(&self.id, operation)?.ok_or_else(|| gone(operation, id))?;
@@ -70,9 +94,9 @@ impl Link {
                     self.inner.destroy(&self.id).await?;
                     return Err(gone(operation, id).with_hint("it was destroyed: its deadline passed"));
                 }
-                State::Running if seen.guarded => return Ok(seen.folder),
+                State::Running if seen.guarded => return Ok(seen),
                 State::Running => self.adopt(&seen, operation).await?,
-                State::Sleeping if asleep == Asleep::Fine && seen.guarded => return Ok(seen.folder),
+                State::Sleeping if asleep == Asleep::Fine && seen.guarded => return Ok(seen),
                 State::Sleeping if asleep == Asleep::Fine => self.adopt(&seen, operation).await?,
                 state => return Err(not_running(operation, id, state, seen.record.reason.as_deref())),
             }
@@ -88,7 +112,7 @@ impl Link {
             self.inner.destroy(&self.id).await?;
             return Err(gone(operation, self.id.as_str()).with_hint(format!("it was destroyed: {why}")));
         }
-        match self.shim(Task::Adopt(self.id.clone()), operation).await? {
+        match self.shim(Task::Adopt(self.id.clone()), None, operation).await? {
             // Where another shim was faster, the next look finds it.
             Report::Ready { .. } | Report::Guarded => Ok(()),
             Report::Failed(error) => Err(error.into_error(operation)),
@@ -109,7 +133,10 @@ impl Link {
                 self.inner.destroy(&self.id).await?;
                 return Err(gone(operation, self.id.as_str()).with_hint(format!("it was destroyed: {why}")));
             }
-            match self.shim(Task::Start(self.id.clone()), operation).await? {
+            let orders = kept::orders(&seen.folder, &seen.record);
+            // What can't be read is told by whoever starts it.
+            let ready = orders.ok().flatten().and_then(|orders| orders.ready);
+            match self.shim(Task::Start(self.id.clone()), ready.as_ref(), operation).await? {
                 Report::Ready { .. } => {
                     let detail = Some(format!("it was stopped ({why}) and started again"));
                     let mechanism = "start".to_owned();
@@ -123,11 +150,25 @@ impl Link {
         }
     }
 
+    /// Whether `error` comes of the end of its first process, also where nobody wrote that down yet. Until `dying` one that does not answer may be in the middle of that.
+    pub(super) fn is_ending(&self, operation: &'static str, error: &Error, dying: Instant) -> Result<bool> {
+        if error.kind() == ErrorKind::Unavailable && Instant::now() < dying {
+            return Ok(true);
+        }
+        let seen = self.see(operation)?;
+        let lives = match &seen.record.private.agent {
+            Some(agent) => agent.lives().map_err(|cause| unknown(operation, self.id.as_str(), cause))?,
+            None => true,
+        };
+        Ok(seen.state() == State::Stopped || !lives)
+    }
+
     /// Starts a shim for this sandbox, and answers what it reports.
-    async fn shim(&self, task: Task, operation: &'static str) -> Result<Report> {
+    async fn shim(&self, task: Task, ready: Option<&ReadyOrder>, operation: &'static str) -> Result<Report> {
         let executable = self.inner.executable()?;
         let abandon = |child| self.inner.adopt_child(None, child);
-        let started = helper::start(&executable, &self.inner.home, task, operation, &abandon).await?;
+        let bound = helper::report_bound(&task, ready);
+        let started = helper::start(&executable, &self.inner.home, task, bound, operation, &abandon).await?;
         self.inner.adopt_child(Some(self.id.clone()), started.child);
         Ok(started.report)
     }
@@ -171,8 +212,8 @@ impl Link {
     ) -> Result<(Reply, BufReader<UnixStream>)> {
         let end = Instant::now() + SETTLING;
         loop {
-            let folder = self.guarded(operation, asleep).await?;
-            match ask(&folder, op(), bound, operation).await? {
+            let seen = self.guarded(operation, asleep).await?;
+            match ask(&seen.folder, op(), bound, operation).await? {
                 Answer::Reply(reply, stream) => return Ok((*reply, stream)),
                 // A shim that begins or ends: what it leads to shows soon.
                 Answer::Nobody if Instant::now() < end => sleep(Duration::from_millis(2)).await,
@@ -235,6 +276,11 @@ impl Link {
             sleep(Duration::from_millis(2)).await;
         }
     }
+}
+
+/// Whether its processes stand still for a copy, by the note in its record.
+fn is_held(seen: &Observed) -> bool {
+    matches!(seen.record.private.pending, Some(Pending::Copying(_)))
 }
 
 /// An error with what is behind it: hyper says nothing at the top.

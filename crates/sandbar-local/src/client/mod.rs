@@ -15,6 +15,7 @@ mod guest;
 mod link;
 mod main_command;
 mod network;
+mod once;
 mod patience;
 mod pausing;
 mod pool;
@@ -28,4 +29,5 @@ pub(crate) use fault::{readable, rpc as start_fault};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzzing::check_answers;
 pub(crate) use link::Link;
+pub(crate) use once::{Once, once};
 pub(crate) use processes::Shared;

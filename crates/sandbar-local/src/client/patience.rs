@@ -33,7 +33,9 @@ pub(super) async fn ends(link: &Link, progress: Option<&Progress>, operation: &'
             let why = format!("the agent did not go on for {} s", LONGEST.as_secs());
             return unknown(operation, link.id().as_str(), why).with_retry(Retry::OutcomeUnknown);
         }
-        if let Err(error) = is_there(link, operation).await {
+        // A copy of the sandbox lets nothing move, and has its own bound.
+        let is_held = link.is_held(operation);
+        if !is_held && let Err(error) = is_there(link, operation).await {
             return error.with_retry(Retry::OutcomeUnknown);
         }
         bound += STALL;

@@ -1,12 +1,18 @@
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sandbar_core::{DeadlineAction, HibernationOutcome, Pausing, Result};
 
-use super::link::Link;
+use tokio::time::{Instant, sleep};
+
+use super::link::{DYING, Link, SETTLING};
 use crate::ask::{ANSWER, misplaced};
 use crate::shim::protocol::{Op, Reply};
 
-const SLEEP: &str = "hibernate";
+const SLEEP: &str = "pause";
 const WAKE: &str = "resume";
+/// Between two looks at one whose processes end.
+const LOOK: Duration = Duration::from_millis(5);
 const ACTION: &str = "set deadline action";
 
 #[async_trait]
@@ -22,12 +28,20 @@ impl Pausing for Link {
 
     /// One that is stopped is started again: its files are as they were, its processes are new.
     async fn resume(&self) -> Result<HibernationOutcome> {
-        if let Some(outcome) = self.start_again(WAKE).await? {
-            return Ok(outcome);
-        }
-        match self.ask_shim_of_any(|| Op::Resume, ANSWER, WAKE).await? {
-            Reply::Slept(slept) => Ok(slept.into()),
-            _ => Err(misplaced(WAKE)),
+        let (dying, end) = (Instant::now() + DYING, Instant::now() + SETTLING);
+        loop {
+            if let Some(outcome) = self.start_again(WAKE).await? {
+                return Ok(outcome);
+            }
+            match self.ask_shim_of_any(|| Op::Resume, ANSWER, WAKE).await {
+                Ok(Reply::Slept(slept)) => return Ok(slept.into()),
+                Ok(_) => return Err(misplaced(WAKE)),
+                // Its processes ended meanwhile, or just before, and that is not written down yet: then it is to be started.
+                Err(error) if self.is_ending(WAKE, &error, dying)? && Instant::now() < end => {
+                    sleep(LOOK).await;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 

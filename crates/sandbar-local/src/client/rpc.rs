@@ -16,7 +16,7 @@ use super::body::{RequestBody, ResponseBody, whole};
 use super::fault;
 use super::link::Link;
 use super::pool::{Failure, Reuse};
-use crate::error::{fail, unknown};
+use crate::error::{fail, held, unknown};
 
 /// How long an answer to a plain call may take: what the official SDKs allow.
 pub(super) const CALL: Duration = Duration::from_secs(60);
@@ -70,10 +70,16 @@ impl Link {
         bound: Duration,
         operation: &'static str,
     ) -> Result<Response<ResponseBody>> {
-        let folder = self.live(operation).await?;
+        let folder = self.moving(operation).await?;
         match timeout(bound, self.pool.send(&folder, request, reuse)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(failure)) => Err(self.lost(operation, failure).await),
+            // The copy began after the look.
+            Err(_) if self.is_held(operation) => {
+                Err(held(operation, self.id().as_str(), sandbar_core::State::Running, bound)
+                    .with_hint("what was asked for may be done once it goes on")
+                    .with_retry(sandbar_core::Retry::OutcomeUnknown))
+            }
             Err(_) => {
                 let why = format!("the agent did not answer within {} s", bound.as_secs());
                 Err(unknown(operation, self.id().as_str(), why)
@@ -173,7 +179,7 @@ impl Link {
             let body = self.collect(response.into_body(), operation).await?;
             return Ok(Err(RpcError::from_response(status.as_u16(), &body)));
         }
-        Ok(Ok(Messages { body: response.into_body(), decoder: FrameDecoder::new(MAX_MESSAGE), ended: false }))
+        Ok(Ok(Messages::of(response.into_body())))
     }
 }
 
@@ -199,6 +205,11 @@ pub(super) enum Next {
 }
 
 impl Messages {
+    /// Those of an answer's body.
+    pub(super) fn of(body: ResponseBody) -> Self {
+        Self { body, decoder: FrameDecoder::new(MAX_MESSAGE), ended: false }
+    }
+
     /// The next message or the end.
     pub(super) async fn next(&mut self) -> Next {
         loop {

@@ -21,7 +21,7 @@ use super::rpc::{Messages, Next};
 use crate::ask::{Answer, ask};
 use crate::shim::protocol::{Op, Reply};
 
-const START: &str = "/process.Process/Start";
+pub(super) const START: &str = "/process.Process/Start";
 const CONNECT: &str = "/process.Process/Connect";
 /// How long the shim may take to tell what a limit did; without an answer the cause stays unknown.
 const CAUSE: Duration = Duration::from_secs(2);
@@ -198,7 +198,7 @@ impl Link {
 }
 
 /// The status in an end event. What is not certain is unknown.
-fn status_of(end: &EndEvent) -> ExitStatus {
+pub(super) fn status_of(end: &EndEvent) -> ExitStatus {
     match (end.cause.as_deref(), end.signal) {
         (Some(causes::UNKNOWN), _) => ExitStatus::Unknown,
         (_, Some(signal)) => i32::try_from(signal).map_or(ExitStatus::Unknown, ExitStatus::Signal),

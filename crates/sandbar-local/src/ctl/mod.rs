@@ -5,7 +5,7 @@ mod main_command;
 mod message;
 
 pub(crate) use ask::{ask, ask_main, checked_listeners, checked_network, tell_shutdown};
-pub(crate) use main_command::{MainAnswer, Phase};
+pub(crate) use main_command::{MainAnswer, Phase, Piece};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use message::check_answer;
 pub(crate) use message::{Op, Outcome};

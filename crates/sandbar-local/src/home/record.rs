@@ -83,6 +83,10 @@ pub(crate) struct Private {
     /// How many bytes its main command had said before it was started again: the agent that runs it counts from 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) main_base: u64,
+    /// How much time its deadline gave it when that was set, in milliseconds; nothing where there is none, and in records of earlier versions. Where it sleeps at its deadline,
+    /// it has as much again once it is woken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lifetime_ms: Option<u64>,
     /// How it was put to sleep, while it sleeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asleep: Option<Asleep>,
@@ -231,6 +235,18 @@ impl StoredRecord {
         }
     }
 
+    /// Its deadline once it is woken or started again at this time: where it sleeps at its deadline it has as much time as it was given, and never less than before. Where it is
+    /// destroyed at it, a sleep is no reason for more time.
+    pub(crate) fn deadline_from(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.on_deadline == DeadlineAction::Destroy {
+            return self.deadline;
+        }
+        let fresh = self.private.lifetime_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms)).ok());
+        // What was met is no deadline any more.
+        let left = self.deadline.filter(|deadline| *deadline > now);
+        fresh.max(left)
+    }
+
     /// Whether its time is over.
     pub(crate) fn is_expired(&self) -> bool {
         self.is_expired_for(Duration::ZERO)
@@ -302,6 +318,7 @@ mod tests {
                 fallbacks: Vec::new(),
                 audit: None,
                 main_base: 0,
+                lifetime_ms: None,
                 asleep: None,
                 pending: None,
                 rest: Map::new(),

@@ -65,6 +65,7 @@ pub(super) fn create(
         lifetime_ms: orders.lifetime_ms,
         network: agent.network,
         configuration: Some(configuration),
+        ready: orders.ready.clone(),
     };
     Ok(Guard::of_new(shared, wish, log, Occasion::Creation))
 }
@@ -171,6 +172,7 @@ fn new_record(parts: &Parts, orders: &CreateOrders) -> Result<StoredRecord> {
             fallbacks: parts.fallbacks.clone(),
             audit: orders.audit.clone(),
             main_base: 0,
+            lifetime_ms: orders.renewal_ms.or(orders.lifetime_ms),
             asleep: None,
             pending: None,
             rest: Map::new(),

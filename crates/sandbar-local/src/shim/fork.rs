@@ -14,6 +14,7 @@ use super::protocol::{CreateOrders, Snapped};
 use super::shared::Shared;
 use super::{agent, egress, guard, kept, log, processes};
 use crate::aside::aside;
+use crate::ask::COPY_PATIENCE;
 use crate::ctl;
 use crate::error::{fail, io_error};
 use crate::home::{AgentMark, Pending};
@@ -36,7 +37,7 @@ pub(crate) const LAYER: &str = "layer";
 
 /// Makes the layer. Nothing of it goes before somebody else names it, as long as the store is held.
 pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<(Snapped, StoreLock)> {
-    let _turn = shared.turning.lock().await;
+    let _turn = shared.turn(COPY_PATIENCE, FORK).await?;
     if let Some(snapped) = by_layer(shared, merged).await? {
         return Ok(snapped);
     }

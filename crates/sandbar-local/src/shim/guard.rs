@@ -8,6 +8,7 @@ use sandbar_engine::network::NetworkSockets;
 use sandbar_observe::Role;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixListener;
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -15,9 +16,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::agent::Configuration;
 use super::listener::Listener;
 use super::pipes::Pipes;
-use super::protocol::Report;
+use super::protocol::{ReadyOrder, Report};
 use super::shared::{Shared, hold};
-use super::{AGENT_SOCKET, create, egress, limits, log, main_command, ports, serve, sleep, start, usage};
+use super::{
+    AGENT_SOCKET, create, egress, limits, log, main_command, ports, ready, serve, sleep, start, usage,
+};
 use crate::audit::{AuditedEnd, Left};
 use crate::error::{ErrorForm, engine, fail, io_error};
 use crate::home::{StoredRecord, now};
@@ -75,6 +78,8 @@ pub(super) struct Wish {
     pub(super) network: Option<NetworkSockets>,
     /// What the agent waits for.
     pub(super) configuration: Option<Configuration>,
+    /// What has to succeed inside before it is ready.
+    pub(super) ready: Option<ReadyOrder>,
 }
 
 /// Why a sandbox' time is over.
@@ -118,7 +123,12 @@ impl Guard {
         let shared = Arc::clone(&self.shared);
         let begun = match self.begin(pipes, &mut tasks).await {
             Ok(begun) => begun,
-            Err(error) => return Err(self.give_up(error, pipes)),
+            Err(error) => {
+                let error = self.give_up(error, pipes);
+                // Somebody may have asked for the end while it waited to be ready.
+                let _ = timeout(LAST_WORDS, shared.all_answered()).await;
+                return Err(error);
+            }
         };
         pipes.report(&Report::Ready {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -157,21 +167,24 @@ impl Guard {
                 if shared.look(|record| record.main.is_some()) {
                     main_command::await_start(shared).await?;
                 }
-                owner = Some(watched);
                 if *occasion == Occasion::Start {
                     ports::bring_back(shared)?;
                 }
                 let listeners = std::mem::take(&mut wish.ports);
                 let chosen = listeners.iter().filter(|listener| listener.is_chosen());
                 let chosen: Vec<u16> = chosen.map(Listener::guest).collect();
-                for listener in listeners {
-                    shared.ports.serve(shared, listener)?;
+                for published in listeners {
+                    shared.ports.serve(shared, published)?;
                 }
+                attend(shared, listener, tasks);
+                if let Some(order) = wish.ready.take() {
+                    await_command(shared, &order, *occasion, &agent.end, &watched).await?;
+                }
+                owner = Some(watched);
                 let ready = now();
                 let deadline = match occasion {
                     Occasion::Creation => create::deadline(wish.lifetime_ms, ready)?,
-                    // A start is no reason for more time.
-                    Occasion::Start => shared.deadline(),
+                    Occasion::Start => shared.look(|record| record.deadline_from(ready)),
                 };
                 let published = shared.ports.list();
                 let gateway = has_gateway.then(|| egress::state(shared));
@@ -197,13 +210,8 @@ impl Guard {
                     shared.ports.sleep();
                 }
                 ports::bring_back(shared)?;
+                attend(shared, listener, tasks);
             }
-        }
-        tasks.spawn(serve::serve(Arc::clone(shared), listener));
-        tasks.spawn(limits::watch(Arc::clone(shared)));
-        tasks.spawn(egress::watch(Arc::clone(shared)));
-        if shared.look(|record| record.main.is_some()) {
-            tasks.spawn(main_command::follow(Arc::clone(shared)));
         }
         Ok(Begun { agent, owner })
     }
@@ -229,7 +237,10 @@ impl Guard {
                     groups,
                     Ending::default(),
                 ) {
-                    Ok(()) => error,
+                    Ok(()) => {
+                        shared.tell_ended(&Ok(()));
+                        error
+                    }
                     Err(left) => {
                         left.left_behind().iter().cloned().fold(error, sandbar_core::Error::with_left_behind)
                     }
@@ -293,6 +304,37 @@ async fn await_ready(shared: &Shared, agent: &AsyncFd<OwnedFd>, owner: &Receiver
         },
         _ = agent.readable() => Err(died()),
         () = closed(Some(owner)) => Err(fail(ErrorKind::Conflict, "create", "the caller is gone")),
+    }
+}
+
+/// Starts what serves the sandbox and watches over it.
+fn attend(shared: &Arc<Shared>, listener: UnixListener, tasks: &mut JoinSet<()>) {
+    tasks.spawn(serve::serve(Arc::clone(shared), listener));
+    tasks.spawn(limits::watch(Arc::clone(shared)));
+    tasks.spawn(egress::watch(Arc::clone(shared)));
+    if shared.look(|record| record.main.is_some()) {
+        tasks.spawn(main_command::follow(Arc::clone(shared)));
+    }
+}
+
+/// Waits until the command succeeds that says when it is ready, and no longer than anybody wants it.
+async fn await_command(
+    shared: &Arc<Shared>,
+    order: &ReadyOrder,
+    occasion: Occasion,
+    agent: &AsyncFd<OwnedFd>,
+    owner: &Receiver,
+) -> Result<()> {
+    let operation = match occasion {
+        Occasion::Creation => "create",
+        Occasion::Start => "resume",
+    };
+    let given_up = |why: &str| Err(fail(ErrorKind::Conflict, operation, why));
+    tokio::select! {
+        done = ready::wait(shared, order, operation) => done,
+        _ = agent.readable() => given_up("its first process ended before it was ready"),
+        () = closed(Some(owner)) => given_up("the caller is gone"),
+        () = shared.ending.notified() => given_up("it was destroyed before it was ready"),
     }
 }
 

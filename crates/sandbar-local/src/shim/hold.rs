@@ -13,6 +13,7 @@ use super::copy::Still;
 use super::protocol::Reply;
 use super::serve;
 use super::shared::Shared;
+use crate::ask::PATIENCE;
 use crate::error::ErrorForm;
 
 /// How long somebody may hold a sandbox: 100 GiB are copied at 200 MB/s in less than ten minutes.
@@ -26,7 +27,10 @@ const MAX_WORD: usize = 256;
 /// nothing moved from the answer before to this one.
 pub(super) async fn hold(shared: &Arc<Shared>, mut stream: BufStream<UnixStream>) -> std::io::Result<()> {
     // It neither sleeps nor wakes meanwhile.
-    let turn = shared.turning.lock().await;
+    let turn = match shared.turn(PATIENCE, "hold").await {
+        Ok(turn) => turn,
+        Err(error) => return serve::send(&mut stream, &Reply::Failed(ErrorForm::from(&error))).await,
+    };
     let sleeps = shared.look(|record| record.state == State::Sleeping);
     let still = if sleeps { Ok(None) } else { Still::of(shared).await.map(Some) };
     let still = match still {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sandbar_core::{ErrorKind, LogChunk, LogEvent, LogStream, MainState, MainStatus, Result};
+use sandbar_core::{ErrorKind, ExitStatus, LogChunk, LogEvent, LogStream, MainState, MainStatus, Result};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::protocol::MainOrder;
@@ -32,6 +32,9 @@ const STATE_EVERY: Duration = Duration::from_millis(250);
 const STATES_AT_ONCE: u32 = 16;
 /// Pieces of one stream that were said within this are one: no reader of logs tells them apart.
 const ONE_PIECE: Duration = Duration::from_millis(10);
+
+/// Bytes of what it said last that are in an error.
+const LAST_WORDS: u64 = 1 << 10;
 
 /// Up to where the shim has what the agent has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,6 +160,32 @@ pub(super) async fn catch_up(shared: &Shared) -> Result<()> {
         Ok(Ok(_)) => Ok(()),
         _ => Err(late(format!("its shim does not catch up within {} s", CATCH_UP.as_secs()))),
     }
+}
+
+/// How it ended, where it failed and will not be started again. What can't be found out is no failure.
+pub(super) async fn failed(shared: &Shared) -> Option<ExitStatus> {
+    let answer = last(shared, 0).await?;
+    answer.exit.filter(|exit| answer.state == Phase::Exited && !exit.is_success())
+}
+
+/// The last that it said, for an error.
+pub(super) async fn last_words(shared: &Shared) -> Option<String> {
+    let answer = last(shared, LAST_WORDS).await?;
+    let bytes: Vec<u8> = answer.pieces.iter().filter_map(ctl::Piece::bytes).flatten().collect();
+    let words = readable(String::from_utf8_lossy(&bytes).trim());
+    (!words.is_empty()).then_some(words)
+}
+
+/// How it is, with at most so many bytes of what it said last; nothing where there is none, or the agent does not say.
+async fn last(shared: &Shared, bytes: u64) -> Option<MainAnswer> {
+    shared.look(|record| record.main.is_some()).then_some(())?;
+    let from = shared.main_progress.borrow().from;
+    let answer = ctl::ask_main(&shared.folder, from, 0, Duration::ZERO).await.ok()?.ok()?;
+    if bytes == 0 {
+        return Some(answer);
+    }
+    let from = answer.next.saturating_sub(bytes);
+    ctl::ask_main(&shared.folder, from, 0, Duration::ZERO).await.ok()?.ok()
 }
 
 /// What the agent said from byte `from` on, with its gaps, and the number of the next byte. What is not of the protocol is passed over.

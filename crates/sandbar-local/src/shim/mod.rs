@@ -21,6 +21,7 @@ mod ports;
 mod prepare;
 mod processes;
 pub(crate) mod protocol;
+mod ready;
 mod resize;
 mod serve;
 mod shared;

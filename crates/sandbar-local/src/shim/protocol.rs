@@ -83,6 +83,9 @@ pub(crate) struct CreateOrders {
     pub(crate) limits: LimitOrders,
     /// Lifetime in milliseconds.
     pub(crate) lifetime_ms: Option<u64>,
+    /// How much time it has again after a sleep at its deadline, in milliseconds, where that is not its lifetime: a copy's is what is left of its parent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) renewal_ms: Option<u64>,
     /// What happens at its end; absent in orders of earlier versions.
     #[serde(default, skip_serializing_if = "is_destroy")]
     pub(crate) on_deadline: DeadlineAction,
@@ -94,6 +97,9 @@ pub(crate) struct CreateOrders {
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) main: Option<MainOrder>,
+    /// What has to succeed inside before it is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ready: Option<ReadyOrder>,
     /// Where to tell what happens with nobody looking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<AuditOrders>,
@@ -108,6 +114,22 @@ pub(crate) struct MainOrder {
     pub(crate) cwd: Option<String>,
     pub(crate) user: Option<UserName>,
     pub(crate) restart: RestartPolicy,
+}
+
+/// A command that succeeds once a sandbox is ready.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct ReadyOrder {
+    /// The program and its arguments.
+    pub(crate) argv: Vec<String>,
+    /// How long to wait for it, in milliseconds.
+    pub(crate) within_ms: u64,
+}
+
+impl std::fmt::Debug for ReadyOrder {
+    /// Without arguments.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadyOrder").field("program", &self.argv.first()).finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for MainOrder {

@@ -15,6 +15,7 @@ use super::ports::Dialled;
 use super::protocol::{MAX_LINE, OLDEST, Op, Reply, VERSION};
 use super::shared::Shared;
 use super::{SHIM_SOCKET, agent, egress, fork, guard, hold, main_command, ports, resize, sleep, usage};
+use crate::ask::PATIENCE;
 use crate::error::{ErrorForm, fail, io_error};
 use crate::home::{Folder, Home};
 use crate::store::Merged;
@@ -170,7 +171,7 @@ async fn set_deadline(
     extend_only: bool,
 ) -> Result<Option<Timestamp>> {
     // Not while its agent changes: the next one would have the deadline of before.
-    let _turn = shared.turning.lock().await;
+    let _turn = shared.turn(PATIENCE, "set deadline").await?;
     let now = shared.deadline();
     let next = match (now, wanted) {
         // No deadline is later than any.
@@ -196,11 +197,22 @@ async fn set_deadline(
             ));
         }
         shared
-            .update(|record| record.deadline = next)
+            .update(|record| {
+                record.deadline = next;
+                // What ends it at once is no time that it was given.
+                if next.is_none_or(|next| next > crate::home::now()) {
+                    record.private.lifetime_ms = next.map(|next| left(next, crate::home::now()));
+                }
+            })
             .map_err(|cause| io_error("set deadline", "`record.json`", cause))?;
         shared.rescheduled.notify_one();
     }
     Ok(next)
+}
+
+/// Milliseconds from `now` to a deadline, at least one.
+fn left(deadline: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from(deadline.duration_since(now).as_millis()).unwrap_or(0).max(1)
 }
 
 /// Changes what happens at the deadline.

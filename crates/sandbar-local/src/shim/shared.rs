@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use sandbar_core::{KillCause, LastKill};
@@ -13,7 +14,7 @@ use super::limits::Counters;
 use super::main_command::Progress;
 use super::ports::Ports;
 use crate::audit;
-use crate::error::ErrorForm;
+use crate::error::{ErrorForm, busy, held};
 use crate::home::{Folder, Home, Lock, StoredRecord, now};
 use crate::store::LayerId;
 use crate::teardown::Layers;
@@ -39,7 +40,7 @@ pub(super) struct Shared {
     /// Held while limits change: one change at a time.
     pub(super) resizing: tokio::sync::Mutex<()>,
     /// Held while it goes to sleep or wakes up.
-    pub(super) turning: tokio::sync::Mutex<()>,
+    turning: tokio::sync::Mutex<()>,
     /// Told when the deadline is another.
     pub(super) rescheduled: Notify,
     /// Told when somebody asks for the end.
@@ -87,6 +88,23 @@ impl Shared {
             answered: Notify::new(),
             record: Mutex::new(record),
         }
+    }
+
+    /// Takes the turn: from here on nobody else copies it, puts it to sleep or wakes it. Whoever has it may need long, as a copy takes its time; that is waited for
+    /// no longer than `patience`.
+    pub(super) async fn turn(
+        &self,
+        patience: Duration,
+        operation: &'static str,
+    ) -> sandbar_core::Result<tokio::sync::MutexGuard<'_, ()>> {
+        let Ok(turn) = tokio::time::timeout(patience, self.turning.lock()).await else {
+            let id = self.folder.id().as_str();
+            return Err(match self.look(|record| (record.state, record.private.pending.is_some())) {
+                (state, true) => held(operation, id, state, patience),
+                (state, false) => busy(operation, id, state, patience),
+            });
+        };
+        Ok(turn)
     }
 
     /// The agent as it is now.

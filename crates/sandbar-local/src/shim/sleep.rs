@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use sandbar_core::{DeadlineAction, ErrorKind, Result, State};
+use sandbar_core::{ErrorKind, Result, State};
 
 use super::processes;
 use super::protocol::Slept;
 use super::shared::Shared;
 use super::{egress, guard};
+use crate::ask::PATIENCE;
 use crate::error::{engine, fail, io_error};
 use crate::home::{AgentMark, Asleep, Pending};
 
-const SLEEP: &str = "hibernate";
+const SLEEP: &str = "pause";
 const WAKE: &str = "resume";
 
 /// How long all processes may take to stop or to go on; one that is in the middle of a system call stops after it.
@@ -25,6 +26,9 @@ const ANSWER: Duration = Duration::from_secs(20);
 const MARKS: usize = 64;
 /// Between two looks whether all have stopped.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// How long a sleep at a deadline waits for a copy.
+const AT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// By what it sleeps.
 const FREEZE: &str = "freeze";
@@ -39,9 +43,19 @@ pub(super) enum Occasion {
     Deadline,
 }
 
+impl Occasion {
+    /// How long it waits for a copy. At a deadline whoever asks has other things to look after, and asks again.
+    fn patience(self) -> Duration {
+        match self {
+            Self::Asked => PATIENCE,
+            Self::Deadline => AT_DEADLINE,
+        }
+    }
+}
+
 /// Stops all processes. After an error all run as before.
 pub(super) async fn hibernate(shared: &Arc<Shared>, occasion: Occasion) -> Result<Slept> {
-    let _turn = shared.turning.lock().await;
+    let _turn = shared.turn(occasion.patience(), SLEEP).await?;
     if let Some(asleep) = shared.look(|record| record.private.asleep.clone()) {
         if occasion == Occasion::Deadline {
             let met = shared.update(|record| record.deadline = None);
@@ -77,34 +91,30 @@ pub(super) async fn hibernate(shared: &Arc<Shared>, occasion: Occasion) -> Resul
 /// Lets all processes go on. Whether they are the same was looked at before one of them could end by itself, and that the first of them, with which all
 /// others would end, lives on after that.
 pub(super) async fn resume(shared: &Arc<Shared>) -> Result<Slept> {
-    let _turn = shared.turning.lock().await;
+    let _turn = shared.turn(PATIENCE, WAKE).await?;
     let Some(asleep) = shared.look(|record| record.private.asleep.clone()) else {
+        // A first process that was killed just now is still there, and does not answer any more.
+        answers(shared).await?;
         return Ok(Slept::already("it ran already", "none"));
     };
     // While nothing moves: one that ends by itself right after the wake was not lost by the sleep.
     let preserved = all_live(&asleep.processes);
     go_on(shared, &asleep.mechanism, &asleep.stopped)?;
     // Not before it answers: who is told that it runs uses it at once.
-    let answered = tokio::time::timeout(ANSWER, guard::health(shared)).await;
-    let answered = answered.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-    if let Err(cause) = answered {
+    if let Err(error) = answers(shared).await {
         // Asleep again: what does not answer is not said to run.
         put_back(shared).await;
-        return Err(fail(ErrorKind::Unavailable, WAKE, format!("the agent does not answer: {cause}"))
-            .with_hint("try again, or destroy the sandbox"));
+        return Err(error);
     }
     if let Err(error) = catch_up(shared).await {
         put_back(shared).await;
         return Err(error);
     }
-    let is_over = shared.look(|record| record.is_expired() && record.on_deadline == DeadlineAction::Pause);
+    let deadline = shared.look(|record| record.deadline_from(crate::home::now()));
     let noted = shared.update(|record| {
         record.state = State::Running;
         record.private.asleep = None;
-        if is_over {
-            // It was met by the sleep.
-            record.deadline = None;
-        }
+        record.deadline = deadline;
     });
     if let Err(cause) = noted {
         put_back(shared).await;
@@ -114,6 +124,16 @@ pub(super) async fn resume(shared: &Arc<Shared>) -> Result<Slept> {
     shared.rescheduled.notify_one();
     let detail = (!preserved).then(|| "not all processes from before the sleep are there".to_owned());
     Ok(Slept { processes_preserved: preserved, mechanism: asleep.mechanism, detail })
+}
+
+/// Whether its agent answers.
+async fn answers(shared: &Shared) -> Result<()> {
+    let answered = tokio::time::timeout(ANSWER, guard::health(shared)).await;
+    let answered = answered.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+    answered.map_err(|cause| {
+        fail(ErrorKind::Unavailable, WAKE, format!("the agent does not answer: {cause}"))
+            .with_hint("try again, or destroy the sandbox")
+    })
 }
 
 /// What could not be done while it slept: its agent takes the deadline that is in force by now, and one that was taken over in its sleep gets its

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sandbar_core::{DeadlineAction, EgressPolicy, Error, ErrorKind, Result, SandboxId, State};
+use sandbar_core::{EgressPolicy, Error, ErrorKind, Result, SandboxId, State};
 use sandbar_egress::intercept::Authority;
 use sandbar_engine::cgroup::{Cgroup, Layout};
 
@@ -14,7 +14,7 @@ use super::protocol::CreateOrders;
 use super::shared::Shared;
 use super::{adopt, agent, create, kept, main_command};
 use crate::error::{engine, fail, gone, io_error, unknown};
-use crate::home::{AgentMark, Folder, Home, Lock, MainLog, StoredRecord};
+use crate::home::{AgentMark, Folder, Home, Lock, MainLog, StoredRecord, now};
 use crate::observe::is_over;
 use crate::store::{self, Hold, StoreLock};
 use crate::teardown;
@@ -106,10 +106,8 @@ fn launch(home: Home, folder: Folder, lock: Lock, mut record: StoredRecord, pipe
 /// a reader finds it stopped.
 fn configure(parts: &mut Parts, record: &mut StoredRecord, orders: &CreateOrders) -> Result<Wish> {
     let Parts { folder, ids, host, .. } = &*parts;
-    if record.on_deadline == DeadlineAction::Pause && record.is_expired() {
-        // It was met: it did not run.
-        record.deadline = None;
-    }
+    // From now on, until it is ready: then it is told anew.
+    record.deadline = record.deadline_from(now());
     let kept = folder.authority().map_err(|cause| io_error(START, "`egress-ca`", cause))?;
     let authority = kept.map(|sealed| Authority::from_sealed(&sealed)).transpose()?;
     let text = agent::config(folder.id(), orders, record.deadline, ids, host, authority.as_ref())?;
@@ -140,6 +138,7 @@ fn configure(parts: &mut Parts, record: &mut StoredRecord, orders: &CreateOrders
         lifetime_ms: None,
         network: parts.agent.network.take(),
         configuration: Some(agent::Configuration::new(pipe, text)),
+        ready: orders.ready.clone(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Templates as a part of the provider, and where they come from (decision 0013).
 
+mod details;
 mod export;
 mod image;
 mod import;
@@ -8,6 +9,7 @@ mod provider;
 mod registry;
 mod source;
 
+pub use details::{TemplateDetails, TemplateLayer};
 pub use export::ExportReport;
 pub(crate) use part::{LocalTemplates, public};
 pub use registry::PullOptions;

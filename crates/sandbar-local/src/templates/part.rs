@@ -136,7 +136,7 @@ fn reference(document: &TemplateDocument) -> String {
     format!("local:sha256:{}", hex(hash))
 }
 
-fn built_in(home: Option<&Home>) -> Template {
+pub(super) fn built_in(home: Option<&Home>) -> Template {
     let id = template::host_id();
     let in_use = home.is_some_and(|home| home.users_of_template(&id).map_or(true, |users| !users.is_empty()));
     Template {

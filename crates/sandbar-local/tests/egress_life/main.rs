@@ -3,6 +3,7 @@
 mod support;
 
 mod boot;
+mod builds;
 mod change;
 mod crowd;
 mod deaths;

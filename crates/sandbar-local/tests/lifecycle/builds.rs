@@ -270,13 +270,3 @@ async fn a_build_that_nobody_waits_for_ends() {
     );
     tidy(&bed).await;
 }
-
-#[tokio::test]
-async fn what_no_creation_waits_for_is_refused() {
-    let Some(bed) = Bed::new() else { return };
-    let steps = vec![run("true"), BuildStep::Ready(Command::new("true"))];
-    let (said, built) = build(&bed, BuildSpec::new(id("ready"), steps)).await;
-    let error = built.expect_err("refused");
-    assert!(error.kind() == ErrorKind::Unsupported && error.message().contains("READY"), "{error}");
-    assert!(said.cached.is_empty(), "{said:?}");
-}

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::{Command as HostCommand, Stdio};
 
 use sandbar_core::{
-    Command, CommitOptions, CreateOptions, ErrorKind, GuestPath, HostMount, MountAccess, ProviderExt,
-    Sandbox, SandboxExt, SandboxProvider, State, Template, TemplateId,
+    Command, CommitOptions, CreateOptions, Deadline, DeadlineMode, ErrorKind, GuestPath, HostMount,
+    MountAccess, ProviderExt, Retry, Sandbox, SandboxExt, SandboxProvider, State, Template, TemplateId,
 };
 
 use crate::support::{Bed, agent_pid, create, end_shim, eventually, has_root_inside, kill, shim_pid};
@@ -275,25 +275,56 @@ async fn whoever_dies_leaves_the_old_or_the_new_one() {
     tidy(&bed, &["mine"]).await;
 }
 
+/// Holds it still, as a commit does, as long as the connection is open.
+fn hold(bed: &Bed, sandbox: &dyn Sandbox) -> std::os::unix::net::UnixStream {
+    use std::io::{BufRead as _, Write as _};
+    let socket = bed.folder(sandbox.id()).join("shim.sock");
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("a shim");
+    stream.write_all(b"{\"v\":4,\"op\":\"hold\"}\n").expect("asked");
+    let mut answer = String::new();
+    std::io::BufReader::new(&stream).read_line(&mut answer).expect("an answer");
+    assert!(answer.contains("held"), "{answer}");
+    stream
+}
+
+#[tokio::test]
+async fn whoever_wants_something_of_a_held_one_waits_a_little_and_is_told_why() {
+    let Some(bed) = Bed::new() else { return };
+    let sandbox = create(&bed.provider()).await;
+    let held = hold(&bed, &*sandbox);
+    let (true_, hour) = (Command::new("true"), std::time::Duration::from_secs(3600));
+    let (run, slept, set) = tokio::join!(
+        sandbox.commands().run(&true_),
+        sandbox.require_pausing().expect("pausing").hibernate(),
+        sandbox.set_deadline(Deadline::In(hour), DeadlineMode::Set),
+    );
+    for error in [run.unwrap_err(), slept.unwrap_err(), set.unwrap_err()] {
+        assert_eq!((error.kind(), error.state()), (ErrorKind::Conflict, Some(State::Running)), "{error}");
+        assert!(error.message().contains("copy"), "{error}");
+        assert_eq!(error.retry(), Retry::Safe, "{error}");
+    }
+    // Who comes while a short one goes on has what was asked for.
+    let (run, ()) = tokio::join!(sandbox.commands().run(&true_), async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        drop(held);
+    });
+    assert!(run.expect("it ran").status.is_success());
+    // And it is no obstacle to its end.
+    let held = hold(&bed, &*sandbox);
+    sandbox.destroy().await.expect("destroyed");
+    drop(held);
+    tidy(&bed, &[]).await;
+}
+
 #[tokio::test]
 async fn a_sandbox_whose_shim_died_holding_it_goes_on() {
     let Some(bed) = Bed::new() else { return };
     let sandbox = create(&bed.provider()).await;
-    let mut stream =
-        std::os::unix::net::UnixStream::connect(bed.folder(sandbox.id()).join("shim.sock")).expect("a shim");
-    std::io::Write::write_all(&mut stream, b"{\"v\":4,\"op\":\"hold\"}\n").expect("asked");
-    let mut answer = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(&stream), &mut answer).expect("an answer");
-    assert!(answer.contains("held"), "{answer}");
+    let _stream = hold(&bed, &*sandbox);
     end_shim(&bed, sandbox.id()).await;
     assert_eq!(text(&*sandbox, "echo on").await, "on");
     // And one that is let go by the end of the connection.
-    let mut stream =
-        std::os::unix::net::UnixStream::connect(bed.folder(sandbox.id()).join("shim.sock")).expect("a shim");
-    std::io::Write::write_all(&mut stream, b"{\"v\":4,\"op\":\"hold\"}\n").expect("asked");
-    let mut answer = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(&stream), &mut answer).expect("an answer");
-    drop(stream);
+    drop(hold(&bed, &*sandbox));
     assert_eq!(text(&*sandbox, "echo on").await, "on");
     sandbox.destroy().await.expect("destroyed");
     tidy(&bed, &[]).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbar_contract::{Deviations, Feature, Harness, RunOptions, run_with};
-use sandbar_core::{Result, SandboxProvider};
+use sandbar_core::{Result, SandboxId, SandboxProvider};
 use sandbar_local::{LocalProvider, Spare};
 
 use crate::support::{self, Bed};
@@ -23,6 +23,11 @@ impl Harness for Local {
 
     async fn provider(&self) -> Result<Arc<dyn SandboxProvider>> {
         Ok(Arc::new(self.provider.clone().unwrap_or_else(|| self.bed.provider())))
+    }
+
+    async fn stop(&self, sandbox: &SandboxId) -> bool {
+        support::kill(support::agent_pid(&self.bed, sandbox));
+        true
     }
 
     fn lacks(&self, feature: Feature) -> Option<String> {

@@ -11,6 +11,7 @@ mod deadlines;
 mod deaths;
 mod disk;
 mod evasions;
+mod foreign;
 mod forks;
 mod frozen;
 mod handed_out;
@@ -21,8 +22,10 @@ mod leftovers;
 mod limits;
 mod long;
 mod main_command;
+mod moments;
 mod parts;
 mod pool;
+mod ready;
 mod refusals;
 mod resources;
 mod sleep;
@@ -59,10 +62,34 @@ async fn sleeps_lose_nothing() {
     sleep::cycles(support::size(25)).await;
 }
 
+/// `kill -9` of the first process, and a resume in the same moment.
+#[tokio::test]
+async fn who_resumes_at_once_has_a_running_one() {
+    start::resumed_at_once(support::size(21)).await;
+}
+
 /// Creations against removals of one volume.
 #[tokio::test]
 async fn a_held_volume_is_never_removed() {
     volumes::race(support::size(8)).await;
+}
+
+/// Creations against removals of one template.
+#[tokio::test]
+async fn a_template_in_use_is_never_removed() {
+    moments::templates(support::size(8)).await;
+}
+
+/// `kill -9` of the shim while an archive is unpacked.
+#[tokio::test]
+async fn killed_in_an_import_a_tree_is_old_or_new() {
+    moments::imports(support::size(10)).await;
+}
+
+/// `kill -9` of the shim while its sandbox is removed.
+#[tokio::test]
+async fn killed_in_a_removal_a_sandbox_is_there_or_gone() {
+    moments::removals(support::size(10)).await;
 }
 
 /// Forks of forks: each generation's files are right.

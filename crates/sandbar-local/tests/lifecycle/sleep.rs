@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use sandbar_core::{
-    Command, CreateOptions, DeadlineAction, ErrorKind, FilesExt, GuestPath, ProcessEvent, ProviderExt,
-    Sandbox, SandboxExt, SandboxProvider, SpawnOptions, State,
+    Command, CreateOptions, Deadline, DeadlineAction, DeadlineMode, ErrorKind, FilesExt, ForkOptions,
+    GuestPath, ProcessEvent, ProviderExt, Sandbox, SandboxExt, SandboxProvider, SpawnOptions, State,
 };
 
 use crate::support::{Bed, agent_pid, create, end_shim, eventually, eventually_within, kill, shim_pid};
@@ -165,23 +165,38 @@ async fn a_sleeper_whose_processes_are_gone_is_stopped_and_keeps_its_files() {
 #[tokio::test]
 async fn a_deadline_puts_to_sleep_again_and_again() {
     let Some(bed) = Bed::new() else { return };
-    let options = CreateOptions::new()
-        .with_deadline(Duration::from_millis(400))
-        .with_on_deadline(DeadlineAction::Pause);
+    let options =
+        CreateOptions::new().with_deadline(Duration::from_secs(2)).with_on_deadline(DeadlineAction::Pause);
     let sandbox = bed.provider().create(options).await.expect("a sandbox");
     let asleep = async || state(&bed, &*sandbox).await == State::Sleeping;
     let bound = Duration::from_secs(20);
+    let left = |record: &sandbar_core::SandboxRecord| {
+        record.deadline.expect("a deadline").duration_since(jiff::Timestamp::now()).as_millis()
+    };
     eventually_within(bound, "it sleeps at its deadline", asleep).await;
     assert_eq!(sandbox.record().await.expect("a record").deadline, None, "it is met");
+    // A copy runs, so it has an end; it has as much time again as its parent has, also in its next life.
+    let (copy, _) =
+        sandbox.require_forking().expect("forks").fork(ForkOptions::default()).await.expect("a copy");
+    assert!((1..=2000).contains(&left(&copy.record().await.expect("a record"))));
+    copy.destroy().await.expect("destroyed");
     wake(&*sandbox).await;
     let record = sandbox.record().await.expect("a record");
-    assert_eq!((record.on_deadline, record.deadline), (DeadlineAction::Pause, None), "the policy stays");
-    let soon = sandbar_core::Deadline::In(Duration::from_millis(300));
-    sandbox.set_deadline(soon, sandbar_core::DeadlineMode::Set).await.expect("set");
-    let asleep = async || state(&bed, &*sandbox).await == State::Sleeping;
+    assert_eq!(record.on_deadline, DeadlineAction::Pause, "the policy stays");
+    assert!((1..=2000).contains(&left(&record)), "{record:?}");
     eventually_within(bound, "it sleeps at the next", asleep).await;
+    // What is to end at once is no measure for the time after.
+    wake(&*sandbox).await;
+    sandbox.set_deadline(Deadline::In(Duration::from_secs(100)), DeadlineMode::Set).await.expect("set");
+    sandbox.set_deadline(Deadline::In(Duration::ZERO), DeadlineMode::Set).await.expect("set");
+    eventually_within(bound, "it sleeps at once", asleep).await;
     // Without a shim nothing meets a deadline, and whoever comes next finds it as it was.
     wake(&*sandbox).await;
+    assert!(left(&sandbox.record().await.expect("a record")) > 50_000);
+    // One that is stopped at its time to sleep has it when it is started again.
+    kill(agent_pid(&bed, sandbox.id()));
+    sandbox.require_pausing().expect("pausing").resume().await.expect("started");
+    assert!(left(&sandbox.record().await.expect("a record")) > 50_000);
     let pausing = sandbox.require_pausing().expect("pausing");
     pausing.set_deadline_action(DeadlineAction::Destroy).await.expect("set");
     let soon = sandbar_core::Deadline::In(Duration::from_millis(300));

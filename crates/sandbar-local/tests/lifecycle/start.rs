@@ -182,3 +182,23 @@ async fn what_belongs_to_its_maker_is_not_started_again() {
     sandbox.destroy().await.expect("destroyed");
     bed.assert_empty("after it").await;
 }
+
+/// Killed and resumed at once: whoever is told that it runs can use it.
+pub(crate) async fn resumed_at_once(rounds: u32) {
+    let Some(bed) = Bed::new() else { return };
+    let sandbox = create(&bed.provider()).await;
+    text(&*sandbox, "echo kept > ~/file").await;
+    for round in 0..rounds {
+        if round % 3 == 2 {
+            sandbox.require_pausing().expect("pausing").hibernate().await.expect("asleep");
+        }
+        kill(agent_pid(&bed, sandbox.id()));
+        // Not always in the same moment of its end.
+        tokio::time::sleep(Duration::from_micros(u64::from(round % 7) * 300)).await;
+        resume(&*sandbox).await;
+        assert_eq!(text(&*sandbox, "cat ~/file").await, "kept", "round {round}");
+        assert_eq!(state(&bed, &*sandbox).await, State::Running, "round {round}");
+    }
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after it").await;
+}
