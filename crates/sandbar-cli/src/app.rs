@@ -30,9 +30,11 @@ pub(crate) fn main() -> ExitStatus {
         Err(error) => return not_parsed(&error, &env),
     };
     let printer = Printer::new(cli.global.json, cli.global.verbose, &env);
+    let typed = cli.command.starts();
     match dispatch(cli, printer, &env) {
         Ok(status) => status,
         Err(failure) => {
+            let failure = failure.in_words_of(typed);
             printer.failure(&failure);
             failure.status
         }
@@ -198,9 +200,12 @@ fn template(
         TemplateAction::Ls(args) => with_provider(global, env, async |provider| {
             commands::template_list(provider, &args, printer).await
         }),
-        TemplateAction::Show(args) => with_provider(global, env, async |provider| {
-            commands::template_show(provider, &args.id, printer).await
-        }),
+        TemplateAction::Show(args) => {
+            let url = provider_url(global.provider.as_deref(), env)?;
+            with_provider(global, env, async |provider| {
+                commands::template_show(provider, &url, &args.id, printer).await
+            })
+        }
         TemplateAction::Rm(args) => with_provider(global, env, async |provider| {
             commands::template_remove(provider, &args.ids, printer).await
         }),

@@ -4,6 +4,9 @@ use sandbar::{Error, ErrorKind, SandboxId};
 
 use crate::exit::ExitStatus;
 
+/// The library's word for the start of a process.
+const STARTS: &str = "spawn";
+
 /// Why an invocation did not do what it was asked: the error for a person, and the code for a script.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -27,6 +30,15 @@ impl Failure {
     pub(crate) fn with_kept(mut self, id: SandboxId) -> Self {
         self.kept = Some(id);
         self
+    }
+
+    /// Tells of the start of a process as of the command that asked for it: nobody typed `spawn`.
+    pub(crate) fn in_words_of(self, typed: Option<&'static str>) -> Self {
+        let told = |error: Error| match typed {
+            Some(typed) if error.operation() == STARTS => error.with_operation(typed),
+            _ => error,
+        };
+        Self { error: self.error.map(told), ..self }
     }
 
     /// Names what could not be removed.

@@ -172,3 +172,16 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  sandbar version --json")]
     Version,
 }
+
+impl Command {
+    /// The word that was typed, of those that start processes: what goes wrong with these is told by it.
+    pub(crate) fn starts(&self) -> Option<&'static str> {
+        match self {
+            Self::Run(_) => Some("run"),
+            Self::Exec(_) => Some("exec"),
+            Self::Shell(_) => Some("shell"),
+            Self::Cp(_) => Some("cp"),
+            _ => None,
+        }
+    }
+}

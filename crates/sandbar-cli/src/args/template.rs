@@ -123,9 +123,10 @@ pub(crate) struct TemplateLsArgs {
 
 /// Show a template
 ///
-/// Exit code 1 means that it positively does not exist.
+/// What it is made of, the topmost layer first, what it has for sandboxes that say nothing of it, and which boot from it. Exit code 1 means that it positively does not exist.
 ///
-/// With `--json`: `{version, id, reference, created_at, size_bytes, label, in_use}`.
+/// With `--json`: `{version, id, reference, created_at, size_bytes, label, in_use, source, over_host, layers, ids, env, workdir, user, start, ready, used_by}`; each of `layers` is
+/// `{id, size_bytes}`, `start` and `ready` are arrays of words.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  sandbar template show debian")]
 pub(crate) struct TemplateShowArgs {

@@ -1,11 +1,13 @@
 use sandbar::{Error, ErrorKind, Processes, SandboxExt, SandboxProvider, Signal, SignalReach};
-use serde_json::json;
 
 use crate::args::KillArgs;
+use crate::commands::each::{Deed, each};
 use crate::commands::resolve::require_or_absent;
 use crate::exit::ExitStatus;
 use crate::failure::Result;
-use crate::output::{Printer, print_json};
+use crate::output::Printer;
+
+const SIGNAL: Deed = Deed { doing: "signalling process", done: "signalled" };
 
 /// Signals each; one that is absent or can't be signalled does not keep the others.
 pub(crate) async fn kill(
@@ -19,29 +21,13 @@ pub(crate) async fn kill(
     let sandbox =
         printer.progress("looking for the sandbox", require_or_absent(provider, &id, "kill")).await?;
     let part = sandbox.require_processes()?;
-    let (mut signalled, mut absent, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-    for pid in pids.into_iter().map(u32::from) {
-        match printer.progress(&format!("signalling process {pid}"), send(part, pid, signal, reach)).await {
-            Ok(true) => signalled.push(pid),
-            Ok(false) => {
-                let error = Error::not_found("kill", format!("process {pid}"));
-                printer.error(&error.with_hint(format!("`sandbar ps {id}` shows what there is")));
-                absent.push(pid);
-            }
-            Err(error) => {
-                printer.error(&error);
-                failed.push(pid);
-            }
-        }
-    }
-    if printer.json() {
-        print_json(&json!({"version": 1, "signalled": signalled, "absent": absent, "failed": failed}))?;
-    }
-    Ok(match (failed.as_slice(), absent.as_slice()) {
-        ([_, ..], _) => ExitStatus::Failed,
-        ([], [_, ..]) => ExitStatus::Absent,
-        ([], []) => ExitStatus::Done,
-    })
+    let pids: Vec<u32> = pids.into_iter().map(u32::from).collect();
+    let act = async |pid: &u32| Ok(send(part, *pid, signal, reach).await?.then_some(*pid));
+    let absent = |pid: &u32| {
+        Error::not_found("kill", format!("process {pid}"))
+            .with_hint(format!("`sandbar ps {id}` shows what there is"))
+    };
+    each(SIGNAL, &pids, act, absent, printer).await
 }
 
 async fn send(part: &dyn Processes, pid: u32, signal: Signal, reach: SignalReach) -> Result<bool, Error> {

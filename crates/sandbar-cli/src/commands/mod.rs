@@ -12,6 +12,7 @@ mod deadline;
 mod describe;
 mod destroy;
 mod doctor;
+mod each;
 mod egress;
 mod exec;
 mod fork;

@@ -5,16 +5,16 @@ use std::path::Path;
 use jiff::Timestamp;
 use sandbar::local::{FolderOwners, ImportOptions, PullOptions, TemplateSource};
 use sandbar::{Error, ErrorKind, ProviderExt as _, SandboxProvider, TemplateId};
-use serde_json::json;
 
 use super::system::open;
 use crate::args::{OwnerArg, TemplateExportArgs, TemplateImportArgs, TemplateLsArgs, TemplatePullArgs};
+use crate::commands::each::{REMOVE, each};
 use crate::commands::interrupt::or_interrupt;
 use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
 use crate::output::{
-    Printer, print_bytes, print_json, print_line, template_json, template_table, template_text,
-    templates_json,
+    Printer, details_json, details_text, print_bytes, print_json, print_line, template_json, template_table,
+    template_text, templates_json,
 };
 use crate::signals::Signals;
 
@@ -132,18 +132,25 @@ pub(crate) async fn template_list(
     Ok(ExitStatus::Done)
 }
 
+/// What the contract has of a template, and of one of this machine what it is made of, too.
 pub(crate) async fn template_show(
     provider: &dyn SandboxProvider,
+    url: &str,
     id: &TemplateId,
     printer: Printer,
 ) -> Result<ExitStatus> {
-    let Some(template) = provider.require_templates()?.get(id).await? else {
-        return Err(Failure::new(ExitStatus::Absent, absent("show template", id)));
+    const OPERATION: &str = "show template";
+    let gone = || Failure::new(ExitStatus::Absent, absent(OPERATION, id));
+    let template = provider.require_templates()?.get(id).await?.ok_or_else(gone)?;
+    let details = match url.split_once(':') {
+        Some(("local", _)) => Some(open(url, OPERATION)?.describe_template(id).await?.ok_or_else(gone)?),
+        _ => None,
     };
-    if printer.json() {
-        print_json(&template_json(&template))?;
-    } else {
-        print_bytes(template_text(&template, Timestamp::now()).as_bytes())?;
+    match details {
+        None if printer.json() => print_json(&template_json(&template))?,
+        None => print_bytes(template_text(&template, Timestamp::now()).as_bytes())?,
+        Some(details) if printer.json() => print_json(&details_json(&details))?,
+        Some(details) => print_bytes(details_text(&details, Timestamp::now()).as_bytes())?,
     }
     Ok(ExitStatus::Done)
 }
@@ -155,31 +162,8 @@ pub(crate) async fn template_remove(
     printer: Printer,
 ) -> Result<ExitStatus> {
     let templates = provider.require_templates()?;
-    let (mut removed, mut gone, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-    for id in ids {
-        match printer.progress(&format!("removing {id}"), templates.remove(id)).await {
-            Ok(true) => {
-                printer.detail(|| format!("removed {id}"));
-                removed.push(id);
-            }
-            Ok(false) => {
-                printer.error(&absent("remove template", id));
-                gone.push(id);
-            }
-            Err(error) => {
-                printer.error(&error);
-                failed.push(id);
-            }
-        }
-    }
-    if printer.json() {
-        print_json(&json!({"version": 1, "removed": removed, "absent": gone, "failed": failed}))?;
-    }
-    Ok(match (failed.as_slice(), gone.as_slice()) {
-        ([_, ..], _) => ExitStatus::Failed,
-        ([], [_, ..]) => ExitStatus::Absent,
-        ([], []) => ExitStatus::Done,
-    })
+    let act = async |id: &TemplateId| Ok(templates.remove(id).await?.then(|| id.clone()));
+    each(REMOVE, ids, act, |id| absent("remove template", id), printer).await
 }
 
 fn absent(operation: &'static str, id: &TemplateId) -> Error {

@@ -5,6 +5,7 @@ use sandbar::{
 use serde_json::json;
 
 use crate::args::{VolumeAction, VolumeArgs, VolumeLsArgs};
+use crate::commands::each::{REMOVE, each};
 use crate::exit::ExitStatus;
 use crate::failure::{Failure, Result};
 use crate::output::{
@@ -92,31 +93,8 @@ async fn show(
 
 /// Removes each; one that is absent or held does not keep the others.
 async fn remove(volumes: &dyn Volumes, names: &[VolumeName], printer: Printer) -> Result<ExitStatus> {
-    let (mut removed, mut gone, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-    for name in names {
-        match printer.progress(&format!("removing {name}"), volumes.remove(name)).await {
-            Ok(true) => {
-                printer.detail(|| format!("removed {name}"));
-                removed.push(name);
-            }
-            Ok(false) => {
-                printer.error(&absent("remove volume", name));
-                gone.push(name);
-            }
-            Err(error) => {
-                printer.error(&error);
-                failed.push(name);
-            }
-        }
-    }
-    if printer.json() {
-        print_json(&json!({"version": 1, "removed": removed, "absent": gone, "failed": failed}))?;
-    }
-    Ok(match (failed.as_slice(), gone.as_slice()) {
-        ([_, ..], _) => ExitStatus::Failed,
-        ([], [_, ..]) => ExitStatus::Absent,
-        ([], []) => ExitStatus::Done,
-    })
+    let act = async |name: &VolumeName| Ok(volumes.remove(name).await?.then(|| name.clone()));
+    each(REMOVE, names, act, |name| absent("remove volume", name), printer).await
 }
 
 fn absent(operation: &'static str, name: &VolumeName) -> Error {

@@ -39,7 +39,9 @@ pub(crate) use processes::{process_table, processes_json};
 pub(crate) use record::{RecordJson, describe, limits};
 pub(crate) use stats::{Measured, StatsJson, short_size, stats_table};
 pub(crate) use table::table;
-pub(crate) use template::{template_json, template_table, template_text, templates_json};
+pub(crate) use template::{
+    details_json, details_text, template_json, template_table, template_text, templates_json,
+};
 pub(crate) use time::rfc3339;
 pub(crate) use usage::{UsageJson, usage_table};
 pub(crate) use verdict::{VerdictJson, verdict_text};

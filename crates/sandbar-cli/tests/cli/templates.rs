@@ -87,3 +87,89 @@ fn what_is_wrong_about_a_template_is_said() {
         assert!(both(&output).contains(part), "{arguments:?}: {}", both(&output));
     }
 }
+
+/// A transcript without what is another each time.
+fn settled(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-:._".contains(c);
+    let (mut settled, mut before, mut rest) = (String::new(), String::new(), text);
+    while let Some(start) = rest.find(|c| is_part(c) && c != ':') {
+        settled.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        let word = known(&before, &rest[..end]);
+        settled.push_str(&word);
+        (before, rest) = (word, &rest[end..]);
+    }
+    settled + rest
+}
+
+/// What stands for a word, after this one.
+fn known(before: &str, word: &str) -> String {
+    let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+    let is_id = word.len() == 20 && word.starts_with('s') && word.chars().all(|c| c.is_ascii_alphanumeric());
+    let known = match before {
+        _ if word.starts_with("sha256-") => "sha256-[digest]",
+        _ if word.starts_with("local:sha256:") => "local:sha256:[digest]",
+        _ if word.len() >= 20 && word.ends_with('Z') && is_number => "[time]",
+        _ if is_id => "[sandbox]",
+        "size" | "size_bytes" | "sha256-[digest]" if is_number => "[size]",
+        "[time]" if is_number => "[ago]",
+        "ids" => "[ids]",
+        _ => word,
+    };
+    known.to_owned()
+}
+
+#[test]
+fn a_build_a_commit_and_what_they_made_are_shown() {
+    let home = Home::new();
+    let context = home.current();
+    fs::create_dir(context.join("app")).unwrap();
+    fs::write(context.join("app/page"), "hello\n").unwrap();
+    let file = "ENV MODE=fast\nWORKDIR /home/user/app\nCOPY page ./\nRUN cat page; echo told >&2\nSTART [\"sleep\", \"600\"]\nREADY test -e page\n";
+    fs::write(context.join("app/Buildfile"), file).unwrap();
+    insta::assert_snapshot!(
+        "template_build",
+        settled(&home.transcript(&["template", "build", "app", "app"]))
+    );
+    insta::assert_snapshot!(
+        "template_build_again_json",
+        settled(&home.transcript(&["template", "build", "app", "app", "--json"]))
+    );
+    insta::assert_snapshot!("template_show", settled(&home.transcript(&["template", "show", "app"])));
+    insta::assert_snapshot!(
+        "template_show_json",
+        settled(&home.transcript(&["template", "show", "app", "--json"]))
+    );
+    let id = home.create(&["--name", "box", "-t", "app"]);
+    let shown = home.json(&["template", "show", "app", "--json"]);
+    assert_eq!((&shown["used_by"], &shown["in_use"]), (&json!([id]), &json!(true)), "{shown}");
+    let commit = ["template", "commit", "box", "mine", "--label", "a word"];
+    insta::assert_snapshot!("template_commit", settled(&home.transcript(&commit)));
+    insta::assert_snapshot!("template_show_commit", settled(&home.transcript(&["template", "show", "mine"])));
+    home.text(&["destroy", &id]);
+
+    fs::write(context.join("app/Buildfile"), "RUN echo before; exit 7\n").unwrap();
+    insta::assert_snapshot!("template_build_fails", home.transcript(&["template", "build", "bad", "app"]));
+    fs::write(context.join("app/Buildfile"), "START echo up; exit 3\nREADY echo not yet; exit 1\n").unwrap();
+    home.text(&["template", "build", "never", "app"]);
+    insta::assert_snapshot!("template_never_ready", home.transcript(&["create", "-t", "never"]));
+    home.text(&["template", "rm", "app", "mine", "never"]);
+}
+
+/// What was typed is what an error begins with.
+#[test]
+fn errors_are_told_in_the_words_that_were_typed() {
+    let home = Home::new();
+    let id = home.create(&["--name", "box"]);
+    home.text(&["pause", "box"]);
+    for (arguments, word) in
+        [(&["exec", "box", "--", "true"][..], "exec"), (&["cp", "box:/etc/passwd", "here"], "cp")]
+    {
+        let output = home.run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.starts_with(&format!("error: {word}: ")), "{said}");
+        assert!(said.contains(&format!("`sandbar resume {id}`")), "{said}");
+    }
+    home.text(&["destroy", "box"]);
+}
