@@ -118,12 +118,35 @@ pub(crate) async fn build(
     provider: &dyn SandboxProvider,
     kind: Kind,
     context: &Path,
+    hear: impl FnMut(String),
+) -> Outcome<Template> {
+    let template = TemplateId::new(format!("golden-{}", kind.name()))?;
+    built(provider, &kind.folder().join("Buildfile"), context, template, None, hear).await
+}
+
+/// Builds a template with the app in it, over `base`, the one with its packages.
+pub(crate) async fn build_app(
+    provider: &dyn SandboxProvider,
+    kind: Kind,
+    base: &TemplateId,
+) -> Outcome<Template> {
+    let (file, context) = (kind.folder().join("Buildfile.app"), kind.folder().join("app"));
+    let template = TemplateId::new(format!("golden-{}-app", kind.name()))?;
+    built(provider, &file, &context, template, Some(base), drop).await
+}
+
+async fn built(
+    provider: &dyn SandboxProvider,
+    file: &Path,
+    context: &Path,
+    template: TemplateId,
+    base: Option<&TemplateId>,
     mut hear: impl FnMut(String),
 ) -> Outcome<Template> {
-    let file = BuildFile::parse(&std::fs::read_to_string(kind.folder().join("Buildfile"))?)?;
+    let file = BuildFile::parse(&std::fs::read_to_string(file)?)?;
     let prepared = PreparedBuild::new(&file, Some(&BuildContext::open(context)?))?;
-    let template = TemplateId::new(format!("golden-{}", kind.name()))?;
-    let spec = BuildSpec::new(template, prepared.steps().to_vec()).with_label("golden boot");
+    let mut spec = BuildSpec::new(template, prepared.steps().to_vec()).with_label("golden boot");
+    spec.base = base.cloned();
     let mut words = provider.require_builds()?.build(spec).await?;
     while let Some(word) = words.next().await {
         match word? {
@@ -172,6 +195,23 @@ pub(crate) async fn boot(
         Ok(page) => Ok(Booted { sandbox, url, page }),
         Err(why) => Err(format!("{why}; the server: {}", said(&*sandbox).await?).into()),
     }
+}
+
+/// Creates from a template with the app in it: the page is there when that answers.
+pub(crate) async fn boot_app(
+    provider: &dyn SandboxProvider,
+    kind: Kind,
+    template: &TemplateId,
+) -> Outcome<Booted> {
+    let options = CreateOptions::new()
+        .with_template(template.clone())
+        .with_lifetime(Lifetime::Owned)
+        .with_ports([kind.port()]);
+    let sandbox = provider.create(options).await?;
+    let url = sandbox.preview_url(kind.port()).await?;
+    let address = url.strip_prefix("http://").ok_or("a preview without HTTP")?.to_owned();
+    let page = tokio::task::spawn_blocking(move || page(&address)).await??;
+    Ok(Booted { sandbox, url, page })
 }
 
 /// How the main command is and what it said: the reason of what went wrong.

@@ -22,5 +22,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} answers after {} ms: {}", booted.url, begun.elapsed().as_millis(), booted.title());
         booted.sandbox.destroy().await?;
     }
+    let app = boot::build_app(&*provider, kind, &template.id).await?;
+    let begun = Instant::now();
+    let booted = boot::boot_app(&*provider, kind, &app.id).await?;
+    println!("{} with its source answers after {} ms", booted.url, begun.elapsed().as_millis());
+    booted.sandbox.destroy().await?;
     Ok(())
 }

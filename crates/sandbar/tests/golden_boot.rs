@@ -48,6 +48,11 @@ async fn boots(kind: Kind) {
         assert_eq!(booted.title(), "golden boot", "{}: {}", booted.url, booted.page);
         booted.sandbox.destroy().await.expect("destroyed");
     }
+    // With the app in the template a creation waits until its page is there: the first request has it.
+    let app = boot::build_app(&provider, kind, &template.id).await.expect("built");
+    let booted = boot::boot_app(&provider, kind, &app.id).await.expect("it boots");
+    assert_eq!(booted.title(), "golden boot", "{}: {}", booted.url, booted.page);
+    booted.sandbox.destroy().await.expect("destroyed");
     // What is known is not installed again.
     let mut steps = Vec::new();
     boot::build(&provider, kind, packages.path(), |line| steps.push(line)).await.expect("built");
