@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sandbar_core::{GetOptions, Sandbox, SandboxId, SandboxRecord};
+use http::StatusCode;
+use sandbar_core::{GetOptions, Sandbox, SandboxId, SandboxRecord, State};
 
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
@@ -23,6 +24,20 @@ impl App {
         match self.any_sandbox(id).await? {
             Some(known) if known.marks.tenant == tenant.id && !known.marks.is_internal => Ok(known),
             _ => Err(ApiError::no_sandbox(id)),
+        }
+    }
+
+    /// What to answer where something failed that was asked of a sandbox: that it is gone or going, if that is why.
+    pub(crate) async fn unless_gone(&self, tenant: &Tenant, id: &str, error: ApiError) -> ApiError {
+        if error.status.is_client_error() && error.status != StatusCode::NOT_FOUND {
+            return error;
+        }
+        match self.sandbox(tenant, id).await {
+            Err(gone) if gone.status == StatusCode::NOT_FOUND => gone,
+            Ok(known) if known.record.state == State::Destroying => {
+                ApiError::conflict(format!("Sandbox \"{id}\" is being killed"))
+            }
+            _ => error,
         }
     }
 

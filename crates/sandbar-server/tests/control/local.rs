@@ -124,3 +124,21 @@ async fn the_network_is_what_was_said_last() {
     assert_eq!(put(json!({"allowOut": ["10.0.0.1"]})).await, StatusCode::BAD_REQUEST);
     assert_eq!(policy().await, EgressPolicy::AllowAll);
 }
+
+/// Bug 26 of those that others had, where destroying takes a while.
+#[tokio::test]
+async fn a_connect_beside_a_kill_is_never_an_error_of_the_server() {
+    let rig = Rig::local().await;
+    for _ in 0..4 {
+        let id = rig.create(json!({"templateID": "base"})).await.id;
+        let path = format!("/v2/sandboxes/{id}/connect");
+        let connects = futures::future::join_all((0..8).map(|_| post(&rig, &path, json!({}))));
+        let killing = format!("/sandboxes/{id}");
+        let (killed, connected) = tokio::join!(rig.control(Method::DELETE, &killing, Value::Null), connects);
+        assert_eq!(killed.status, StatusCode::NO_CONTENT, "{}", killed.text());
+        for reply in connected {
+            assert!(matches!(reply.status.as_u16(), 200 | 404 | 409), "{}", reply.text());
+        }
+        assert_eq!(post(&rig, &path, json!({})).await.status, StatusCode::NOT_FOUND);
+    }
+}

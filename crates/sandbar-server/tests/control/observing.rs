@@ -52,6 +52,9 @@ async fn logs_say_what_happened_in_order() {
     assert!(logs("?cursor=99999999999999").await.is_empty());
     message(&get(&rig, &format!("/v2/sandboxes/{id}/logs?level=loud")).await, 400);
     let old: Value = get(&rig, &format!("/sandboxes/{id}/logs")).await.json();
-    assert_eq!(old["logs"][0]["line"], words[0]);
+    // What the CLI reads of a line.
+    let line: Value = serde_json::from_str(old["logs"][0]["line"].as_str().unwrap()).unwrap();
+    assert_eq!((&line["level"], &line["message"]), (&json!("info"), &json!(words[0])));
+    assert!(line["logger"].is_string());
     assert_eq!(old["logEntries"][0]["level"], "info");
 }

@@ -71,9 +71,7 @@ async fn connect(app: &Arc<App>, tenant: &Tenant, id: &str, asked: ConnectSandbo
                 tries += 1;
                 tokio::time::sleep(TRY_PAUSE).await;
             }
-            // Gone between two looks: what that says is what the first would have said.
-            Err(error) if error.status == StatusCode::NOT_FOUND => return Err(ApiError::no_sandbox(id)),
-            Err(error) => return Err(error),
+            Err(error) => return Err(app.unless_gone(tenant, id, error).await),
         }
     }
 }
@@ -96,7 +94,9 @@ pub(super) async fn resume(
         let action = if pauses { DeadlineAction::Pause } else { DeadlineAction::Destroy };
         known.sandbox.require_pausing()?.set_deadline_action(action).await?;
     }
-    app.resume_at_turn(&tenant, &known, seconds).await?;
+    if let Err(error) = app.resume_at_turn(&tenant, &known, seconds).await {
+        return Err(app.unless_gone(&tenant, &id, error).await);
+    }
     let answer = app.sandbox_answer(&known.record, &known.marks);
     Ok((StatusCode::CREATED, axum::Json(answer)).into_response())
 }

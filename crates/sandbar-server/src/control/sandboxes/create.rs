@@ -107,7 +107,13 @@ async fn make(
     let sandbox = app.provider.create(options.with_labels(labels)).await?;
     let said = network::stored(asked.network.clone(), asked.allow_internet_access);
     match finish(app, &*sandbox, &marks, template.ready.as_deref(), said).await {
-        Ok(answer) => Ok((answer, sandbox.id().clone())),
+        Ok(answer) => {
+            // A number that people look at: no reason to take a sandbox away that is ready.
+            if let Err(error) = app.store.note_spawn(&template.id).await {
+                tracing::warn!(template = template.id, error = %error, "a sandbox of a template was not counted");
+            }
+            Ok((answer, sandbox.id().clone()))
+        }
         Err(mut error) => {
             if let Err(left) = sandbox.destroy().await {
                 tracing::error!(sandbox = %sandbox.id(), error = %left, "a sandbox that did not get ready is left");

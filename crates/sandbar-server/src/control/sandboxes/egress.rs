@@ -84,7 +84,12 @@ impl<'a> Egress<'a> {
         let deny = match otherwise {
             // What is denied anyway needs no rule.
             Otherwise::Deny => Vec::new(),
-            Otherwise::Allow => deny.into_iter().map(|cidr| DenyRule::new(Target::Cidr(cidr))).collect(),
+            Otherwise::Allow if deny.is_empty() => Vec::new(),
+            // E2B's sandboxes have version 4 only: a host that is denied by its address there must not be reached by the other version.
+            Otherwise::Allow => {
+                let denied = deny.into_iter().chain([Cidr::parse("::/0")?]);
+                denied.map(|cidr| DenyRule::new(Target::Cidr(cidr))).collect()
+            }
         };
         let allow: Vec<_> = allow.into_iter().map(rule).chain(injecting).collect();
         let policy = match (allow.is_empty(), deny.is_empty(), otherwise) {

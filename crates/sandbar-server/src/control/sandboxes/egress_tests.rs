@@ -31,7 +31,7 @@ fn allow_goes_before_deny_and_deny_before_the_default() {
     assert_eq!(ok("{}"), "allow-all");
     // An allowed address alone blocks nothing.
     assert_eq!(ok(r#"{"allowOut":["1.1.1.1"]}"#), "+1.1.1.1/32:any  Allow");
-    assert_eq!(ok(r#"{"denyOut":["8.8.8.8"]}"#), " -8.8.8.8/32 Allow");
+    assert_eq!(ok(r#"{"denyOut":["8.8.8.8"]}"#), " -8.8.8.8/32 -[::/0] Allow");
     assert_eq!(ok(r#"{"denyOut":["0.0.0.0/0"]}"#), "deny-all");
     assert_eq!(
         ok(r#"{"allowOut":["1.1.1.0/24"],"denyOut":["0.0.0.0/0","8.8.8.8"]}"#),
@@ -41,7 +41,7 @@ fn allow_goes_before_deny_and_deny_before_the_default() {
         ok(r#"{"allowOut":["Example.COM","*.example.org"],"denyOut":["0.0.0.0/0"]}"#),
         "+example.com:80,443 +*.example.org:80,443  Deny"
     );
-    assert_eq!(ok(r#"{"denyOut":["1.2.3.4/8"]}"#), " -1.0.0.0/8 Allow");
+    assert_eq!(ok(r#"{"denyOut":["1.2.3.4/8"]}"#), " -1.0.0.0/8 -[::/0] Allow");
 }
 
 #[test]

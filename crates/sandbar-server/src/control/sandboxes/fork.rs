@@ -46,7 +46,9 @@ pub(super) async fn fork(
         match app.fork_one(&known, seconds).await {
             Ok(sandbox) => forks.push(SandboxFork { sandbox: Some(sandbox), error: None }),
             // What the first one can't do for a reason of the parent's, none can.
-            Err(error) if number == 0 && error.status.is_client_error() => return Err(error),
+            Err(error) if number == 0 && error.status.is_client_error() => {
+                return Err(app.unless_gone(&tenant, &id, error).await);
+            }
             Err(error) => forks.push(SandboxFork { sandbox: None, error: Some(body(error)) }),
         }
     }

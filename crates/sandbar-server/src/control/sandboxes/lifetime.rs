@@ -46,7 +46,9 @@ pub(super) async fn timeout(
         }
         return Ok(StatusCode::NO_CONTENT);
     }
-    app.set_end(&known, seconds, DeadlineMode::Set).await?;
+    if let Err(error) = app.set_end(&known, seconds, DeadlineMode::Set).await {
+        return Err(app.unless_gone(&tenant, &id, error).await);
+    }
     app.store.note(&known.record.id, Event::TimeoutSet).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -65,7 +67,9 @@ pub(super) async fn refresh(
     if known.record.state != Core::Running {
         return Err(ApiError::no_sandbox(&id));
     }
-    app.set_end(&known, seconds, DeadlineMode::ExtendOnly).await?;
+    if let Err(error) = app.set_end(&known, seconds, DeadlineMode::ExtendOnly).await {
+        return Err(app.unless_gone(&tenant, &id, error).await);
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use sandbar_core::{ErrorKind, LogEvent, LogOptions, LogStream, Sandbox};
 use sandbar_wire::e2b::{LogLevel, LogLine, SandboxLogEntry, SandboxLogs, SandboxLogsV2};
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::app::App;
 use crate::control::extract::{PathId, Query};
@@ -61,9 +62,8 @@ pub(super) async fn v1(
     entries.retain(|entry| query.start.is_none_or(|start| entry.at >= start));
     entries.truncate(limit);
     let log_entries: Vec<_> = entries.into_iter().map(written).collect();
-    let line =
-        |entry: &SandboxLogEntry| LogLine { timestamp: entry.timestamp.clone(), line: entry.message.clone() };
-    Ok(axum::Json(SandboxLogs { logs: log_entries.iter().map(line).collect(), log_entries }))
+    let logs = log_entries.iter().map(old_line).collect();
+    Ok(axum::Json(SandboxLogs { logs, log_entries }))
 }
 
 /// `GET /v2/sandboxes/{id}/logs`
@@ -193,6 +193,13 @@ fn written(entry: Entry) -> SandboxLogEntry {
         level: entry.level,
         fields: BTreeMap::from([(name.to_owned(), value)]),
     }
+}
+
+/// A line of the older form is a JSON text itself, of which clients read these.
+fn old_line(entry: &SandboxLogEntry) -> LogLine {
+    let logger = entry.fields.get("stream").map_or("sandbox", String::as_str);
+    let line = json!({"level": entry.level, "logger": logger, "message": entry.message, "timestamp": entry.timestamp});
+    LogLine { timestamp: entry.timestamp.clone(), line: line.to_string() }
 }
 
 fn limit(asked: Option<i64>) -> ApiResult<usize> {

@@ -35,7 +35,9 @@ pub(super) async fn put(
             return Err(ApiError::conflict(message));
         }
     }
-    known.sandbox.require_network()?.set_policy(policy).await?;
+    if let Err(error) = known.sandbox.require_network()?.set_policy(policy).await {
+        return Err(app.unless_gone(&tenant, &id, error.into()).await);
+    }
     let NetworkUpdate { allow_out, deny_out, rules, egress_proxy: _, allow_internet_access } = asked;
     let config = NetworkConfig { allow_out, deny_out, rules, ..NetworkConfig::default() };
     app.store.set_network(&known.record.id, stored(Some(config), allow_internet_access)).await?;

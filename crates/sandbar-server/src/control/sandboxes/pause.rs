@@ -46,7 +46,9 @@ pub(super) async fn pause(
     if asked.require_healthy_guest == Some(true) {
         demand_healthy(&*known.sandbox).await?;
     }
-    app.put_to_sleep(&known).await?;
+    if let Err(error) = app.put_to_sleep(&known).await {
+        return Err(app.unless_gone(&tenant, &id, error).await);
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
