@@ -46,22 +46,30 @@ function capture(stream, type) {
 capture(process.stdout, 'stdout')
 capture(process.stderr, 'stderr')
 
-// A thread of its own hears interrupts while the cell keeps this one busy.
+// The number of the cell that runs, 0 if none does; both threads see it.
+const running = new Int32Array(new SharedArrayBuffer(4))
+
+// A thread of its own hears interrupts while the cell keeps this one busy. One that merely waits is left, which this thread does itself; only what does not
+// get to that is terminated: a termination that finds nothing to terminate would meet whatever comes next.
 let stop = () => {}
 const listener = new Worker(
-  `const { Session } = require('node:inspector')
-   const { parentPort } = require('node:worker_threads')
+  `const { parentPort, workerData } = require('node:worker_threads')
+   const { Session } = require('node:inspector')
    const session = new Session()
    session.connectToMainThread()
-   require('node:fs').createReadStream(null, { fd: ${INTERRUPTS}, autoClose: false })
-     .on('data', () => {
-       session.post('Runtime.terminateExecution', () => {})
-       parentPort.postMessage('stop')
-     })`,
-  { eval: true },
+   require('node:fs').createReadStream(null, { fd: ${INTERRUPTS}, autoClose: false }).on('data', () => {
+     const cell = Atomics.load(workerData, 0)
+     if (cell === 0) return
+     parentPort.postMessage(cell)
+     setTimeout(() => {
+       if (Atomics.load(workerData, 0) === cell) session.post('Runtime.terminateExecution', () => {})
+     }, 100)
+   })`,
+  { eval: true, workerData: running },
 )
-// A cell that merely waits does not run, so there is nothing to terminate: it is left.
-listener.on('message', () => stop())
+listener.on('message', (cell) => {
+  if (Atomics.load(running, 0) === cell) stop()
+})
 listener.unref()
 
 const session = new inspector.Session()
@@ -273,7 +281,9 @@ let last = Promise.resolve()
 cells.on('line', (line) => {
   const cell = JSON.parse(line)
   last = last.then(async () => {
+    Atomics.store(running, 0, cell.id)
     await run(cell)
+    Atomics.store(running, 0, 0)
     writeAll(1, MARK)
     writeAll(2, MARK)
     send({ type: 'done' })
