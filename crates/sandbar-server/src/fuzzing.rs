@@ -27,7 +27,17 @@ pub fn route(data: &[u8]) {
     }
 }
 
+/// Names and tags of templates.
+pub fn template_name(data: &[u8]) {
+    crate::control::template_fuzzing::name(data);
+}
+
+/// What a step of a build copies, made of an upload.
+pub fn template_copy(data: &[u8]) {
+    crate::control::template_fuzzing::copy(data);
+}
+
 #[cfg(test)]
 mod tests {
-    sandbar_replay::replay_tests!(route);
+    sandbar_replay::replay_tests!(route, template_copy, template_name);
 }

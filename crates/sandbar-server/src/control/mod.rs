@@ -17,6 +17,8 @@ use crate::app::App;
 use crate::error::ApiError;
 
 pub(crate) use sandboxes::{Admissions, Turns, sampler};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use templates::fuzzing as template_fuzzing;
 pub(crate) use templates::{Reference, ResolvedTemplate, TemplateOwner, TemplateWork};
 pub(crate) use volumes::Rooms;
 

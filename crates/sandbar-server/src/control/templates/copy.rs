@@ -75,8 +75,13 @@ pub(super) fn rewrite(upload: &Path, copy: &Copy, to: &mut File) -> Result<Found
         let written = match kind {
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 header.set_entry_type(EntryType::Regular);
-                header.set_size(entry.size());
-                builder.append_data(&mut header, &place, &mut entry)
+                let size = entry.size();
+                header.set_size(size);
+                let mut content = Counted { from: &mut entry, bytes: 0 };
+                let appended = builder.append_data(&mut header, &place, &mut content);
+                // The reader takes the end of the upload for the end of a file.
+                let cut = || io::Error::new(io::ErrorKind::UnexpectedEof, "it is cut short");
+                appended.and_then(|()| if content.bytes == size { Ok(()) } else { Err(cut()) })
             }
             EntryType::Directory => builder.append_data(&mut header, format!("{place}/"), io::empty()),
             EntryType::Symlink => {
@@ -97,6 +102,20 @@ pub(super) fn rewrite(upload: &Path, copy: &Copy, to: &mut File) -> Result<Found
     let done = builder.into_inner().and_then(|mut writer| writer.flush());
     done.map_err(|error| format!("its files could not be kept: {error}"))?;
     found.ok_or_else(|| format!("its files hold nothing that `{}` names", copy.from))
+}
+
+/// Counts what is read.
+struct Counted<R> {
+    from: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
 }
 
 /// Names that do not fit a header are read into memory at once: they are looked at first.
@@ -268,6 +287,13 @@ mod tests {
     fn what_is_hostile_or_empty_is_refused() {
         assert!(copied(&[("a", FILE)], "b", None).unwrap_err().contains("nothing"));
         assert!(copied(&[("a", FILE)], "../a", None).unwrap_err().contains("climbs"));
+        let whole = upload(&[("a", FILE)]);
+        let mut plain = Vec::new();
+        MultiGzDecoder::new(File::open(whole.path()).unwrap()).read_to_end(&mut plain).unwrap();
+        std::fs::write(whole.path(), &plain[..513]).unwrap();
+        let copy = Copy { from: "a".into(), to: "b".into(), user: None, mode: None, hash: String::new() };
+        let error = rewrite(whole.path(), &copy, &mut tempfile::tempfile().unwrap()).unwrap_err();
+        assert!(error.contains("cut short") || error.contains("tar"), "{error}");
         assert!(copied(&[("a", EntryType::Fifo)], "a", None).unwrap_err().contains("no file"));
         let garbage = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(garbage.path(), vec![7; 2048]).unwrap();

@@ -1,6 +1,8 @@
 //! Templates: their names, tags and builds, and snapshots, which are templates of sandboxes.
 
 mod copy;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod list;
 mod name;
 mod order;
