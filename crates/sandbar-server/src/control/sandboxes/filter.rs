@@ -89,6 +89,24 @@ mod tests {
         assert!(metadata_of(None).unwrap().is_empty());
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_metadata_comes_through(pairs in proptest::collection::btree_map(".{0,9}", ".{0,9}", 0..4)) {
+            let escaped = |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+            let mut form = form_urlencoded::Serializer::new(String::new());
+            for (key, value) in &pairs {
+                form.append_pair(&escaped(key), &escaped(value));
+            }
+            proptest::prop_assert_eq!(metadata_of(Some(&form.finish())).unwrap(), pairs);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in ".*") {
+            let _ = metadata_of(Some(&text));
+            let _ = states(Some(&text));
+        }
+    }
+
     #[test]
     fn states_are_a_list_of_two_words() {
         assert_eq!(states(None).unwrap().len(), 2);

@@ -137,6 +137,15 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_token_is_read_or_refused(text in ".*", bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..60)) {
+            for token in [text, URL_SAFE.encode(&bytes), URL_SAFE_NO_PAD.encode(&bytes)] {
+                let _ = place(Some(&token), Order::Descending);
+            }
+        }
+    }
+
     #[test]
     fn a_token_is_of_its_order() {
         let place_ = Place { at: "2026-01-01T00:00:00.123456789Z".parse().unwrap(), id: "s1".into() };
