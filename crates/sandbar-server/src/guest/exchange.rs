@@ -223,6 +223,10 @@ async fn lost(app: &Arc<App>, resident: &Resident, error: &hyper::Error) -> Prob
     if error.is_parse() {
         return Problem::broken(id);
     }
+    // It was the client's body that broke off, or did not go on.
+    if error.is_user() {
+        return if is_timeout(error) { Problem::slow_body(id) } else { Problem::bad_request(id, BROKEN_OFF) };
+    }
     match resident.look().await {
         Ok(Seen::Running | Seen::InTransition) => Problem::broken(id),
         Ok(Seen::Sleeping(_)) => Problem::no_sandbox(id),
@@ -232,6 +236,20 @@ async fn lost(app: &Arc<App>, resident: &Resident, error: &hyper::Error) -> Prob
         }
         Err(error) => Problem::of(id, &error),
     }
+}
+
+/// What a body says that ended before it was whole.
+const BROKEN_OFF: &str = "The body of the request broke off";
+
+fn is_timeout(error: &hyper::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return error.kind() == std::io::ErrorKind::TimedOut;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// What the client gets: as it comes, and broken off where it breaks.

@@ -46,13 +46,10 @@ impl fmt::Debug for Guests {
 }
 
 impl Guests {
-    /// To be called when a sandbox was put to sleep or destroyed, before that is answered: what is under way in it ends at once, and the next
-    /// request looks how it is.
+    /// To be called when a sandbox was put to sleep or destroyed, before that is answered: what is under way in it ends at once, nothing is kept of
+    /// it, and the next request looks how it is.
     pub(crate) fn ended(&self, id: &SandboxId) {
-        let resident = hold(&self.residents).get(id.as_str()).cloned();
-        if let Some(resident) = resident {
-            resident.end();
-        }
+        self.forget(id.as_str());
     }
 
     /// Lets go of a sandbox that is no more.

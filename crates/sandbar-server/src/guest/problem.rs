@@ -109,6 +109,11 @@ impl Problem {
         Self::new(StatusCode::NOT_IMPLEMENTED, Some(id), message)
     }
 
+    /// The client did not go on with its body.
+    pub(super) fn slow_body(id: &str) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, Some(id), "The body of the request did not go on")
+    }
+
     /// Nothing came for too long.
     pub(super) fn silent(id: &str) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, Some(id), "The sandbox did not answer in time")
