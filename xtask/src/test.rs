@@ -171,6 +171,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     });
     let mut failed = crew::run(jobs);
     drop(stages);
+    // Alone on the machine: it starts some twenty programs at once.
+    failed.extend(crate::interop::run_with(&[], &executables.helper, &executables.rig).err());
     failed.extend(doc_tests().err());
     failed.extend(otlp_tests().err());
     if failed.is_empty() { Ok(()) } else { Err(format!("failed:\n  {}", failed.join("\n  "))) }
