@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -46,8 +46,7 @@ struct Running {
 
 impl Servers {
     pub(super) fn start(helper: &Path, interpreter: Option<&Path>) -> Result<Self, String> {
-        let folder = std::env::temp_dir().join(format!("sandbar-interop-{}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let folder = new_folder()?;
         let mut command = serve_at(helper, &folder, "0");
         match interpreter {
             Some(packages) => command.arg("--code-interpreter-packages").arg(packages),
@@ -149,6 +148,15 @@ impl Servers {
         command.arg("--provider").arg(home(&self.folder));
         command
     }
+}
+
+/// A folder that no other run has: within a rig another may have the same process id.
+fn new_folder() -> Result<PathBuf, String> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_err(|e| e.to_string())?;
+    let name = format!("sandbar-interop-{}-{}", std::process::id(), since.as_nanos());
+    let folder = std::env::temp_dir().join(name);
+    fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    Ok(folder)
 }
 
 fn ids(text: &str) -> Vec<String> {
