@@ -4,6 +4,7 @@ use sandbar_core::SandboxProvider;
 
 use crate::config::ServerConfig;
 use crate::limits::KeyLimits;
+use crate::observe::Counts;
 use crate::seal::Seal;
 use crate::store::Store;
 
@@ -17,6 +18,7 @@ pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) seal: Seal,
     pub(crate) limits: KeyLimits,
+    pub(crate) counts: Counts,
     pub(crate) guests: crate::guest::Guests,
     pub(crate) builtins: crate::builtin::Builtins,
     pub(crate) builds: crate::control::TemplateWork,
@@ -27,4 +29,12 @@ pub(crate) struct App {
     pub(crate) turns: crate::control::Turns,
     /// What goes on when the client that asked for it has left.
     pub(crate) work: tokio_util::task::TaskTracker,
+}
+
+impl App {
+    /// Whether scrapes are answered beside the control plane: only where nothing but this machine reaches it. Elsewhere they have an address of their own.
+    pub(crate) fn tells_counts(&self) -> bool {
+        let ServerConfig { listen, domain, public_url, .. } = &self.config;
+        listen.ip().is_loopback() && domain.is_none() && public_url.is_none()
+    }
 }

@@ -21,6 +21,8 @@ pub struct ServerConfig {
     pub public_url: Option<String>,
     /// Where the packages of `code-interpreter-v1` come from.
     pub code_interpreter: CodeInterpreter,
+    /// Where else it listens, for scrapes of its counts and nothing else. Without it they are answered beside the control plane where only this machine reaches that.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// Where the packages of the template `code-interpreter-v1` come from. It is made at the first start, in the background.

@@ -21,6 +21,7 @@ mod known;
 mod limits;
 mod listen;
 mod marks;
+mod observe;
 mod seal;
 mod server;
 mod store;

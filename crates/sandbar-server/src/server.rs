@@ -3,6 +3,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::routing::get;
 use sandbar_core::{Error, ErrorKind, Result, SandboxProvider};
 use tokio::net::TcpListener;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -12,6 +14,7 @@ use crate::builtin::Builtins;
 use crate::config::ServerConfig;
 use crate::limits::KeyLimits;
 use crate::listen::Tls;
+use crate::observe::{self, Counts};
 use crate::store::Store;
 use crate::{control, guest, listen};
 
@@ -25,6 +28,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     tls: Option<Tls>,
+    scrapes: Option<TcpListener>,
 }
 
 impl Server {
@@ -33,11 +37,11 @@ impl Server {
         let tls = config.tls.clone().map(Tls::open).transpose()?;
         let store = Store::open(&config.data)?;
         let seal = store.seal().await?;
-        let listener = TcpListener::bind(config.listen).await.map_err(|e| {
-            Error::new(ErrorKind::Unavailable, "serve", format!("can't listen on {}", config.listen))
-                .with_source(e)
-                .with_hint("choose another address with --listen")
-        })?;
+        let listener = listen_at(config.listen, "--listen").await?;
+        let scrapes = match config.metrics_listen {
+            Some(address) => Some(listen_at(address, "--metrics-listen").await?),
+            None => None,
+        };
         let address = listener.local_addr().map_err(|e| {
             Error::new(ErrorKind::Unexpected, "serve", "the listener has no address").with_source(e)
         })?;
@@ -57,6 +61,7 @@ impl Server {
             seal,
             limits,
             builtins,
+            counts: Counts::default(),
             guests: guest::Guests::default(),
             builds: control::TemplateWork::default(),
             rooms: control::Rooms::default(),
@@ -64,7 +69,7 @@ impl Server {
             turns: control::Turns::default(),
             work: TaskTracker::new(),
         };
-        Ok(Self { app: Arc::new(app), listener, address, tls })
+        Ok(Self { app: Arc::new(app), listener, address, tls, scrapes })
     }
 
     /// Where it listens.
@@ -79,6 +84,15 @@ impl Server {
 
     /// Answers requests until `stop` is done; then those under way are ended in good order. Sandboxes stay.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<()> {
+        let _scrapes = self.scrapes.map(|listener| {
+            let router =
+                Router::new().route("/metrics", get(observe::scrape)).with_state(Arc::clone(&self.app));
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                if let Err(error) = axum::serve(listener, router).await {
+                    tracing::error!(%error, "scrapes are no longer answered");
+                }
+            }))
+        });
         let app = self.app;
         app.settle_builds().await?;
         app.builtins.prepare();
@@ -97,4 +111,12 @@ impl Server {
         app.end_rooms(std::time::Duration::ZERO).await;
         served
     }
+}
+
+async fn listen_at(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|e| {
+        Error::new(ErrorKind::Unavailable, "serve", format!("can't listen on {address}: {e}"))
+            .with_source(e)
+            .with_hint(format!("choose another address with {option}"))
+    })
 }

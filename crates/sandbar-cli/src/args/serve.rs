@@ -2,6 +2,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use sandbar_server::{DEFAULT_REQUESTS_PER_SECOND, DEFAULT_SANDBOXES};
+
+use crate::value::HumanDuration;
 
 /// Serve E2B's API, so that the official SDKs work on this machine
 ///
@@ -42,9 +45,30 @@ pub(crate) struct ServeArgs {
     /// Folder that its packages lie in, instead of fetching them
     #[arg(long, value_name = "FOLDER", conflicts_with = "code_interpreter")]
     pub(crate) code_interpreter_packages: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) limits: KeyLimitArgs,
+    /// Where else to listen, for Prometheus and nothing else
+    ///
+    /// Without it `/metrics` is answered beside the API, where that is reached from this machine alone.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// Form of what is said on standard error
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) log_format: LogFormatArg,
+}
+
+/// What one key may.
+#[derive(Args, Debug)]
+pub(crate) struct KeyLimitArgs {
+    /// Sandboxes that one key may have at once, sleeping ones not counted
+    #[arg(long = "max-sandboxes", value_name = "NUMBER", default_value_t = DEFAULT_SANDBOXES)]
+    pub(crate) sandboxes: u32,
+    /// Requests of the control plane that one key may make a second
+    #[arg(long = "max-rate", value_name = "NUMBER", default_value_t = DEFAULT_REQUESTS_PER_SECOND)]
+    pub(crate) rate: u32,
+    /// Longest time that a sandbox may be given at once
+    #[arg(long = "max-timeout", value_name = "DURATION", default_value = "24h")]
+    pub(crate) timeout: HumanDuration,
 }
 
 /// What a sandbox reaches by default.

@@ -1,5 +1,5 @@
 use sandbar::{Error, ErrorKind};
-use sandbar_server::{DefaultEgress, KeyStore, Server};
+use sandbar_server::{DefaultEgress, KeyStore, Server, ServerConfig};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::LogFormatArg;
@@ -25,6 +25,7 @@ pub(crate) fn serve(settings: ServeSettings, observing: &Observing, printer: Pri
         let provider = observing.connect(&settings.url)?;
         let is_open = settings.config.default_egress == DefaultEgress::Internet;
         let keys = KeyStore::open(&settings.config.data)?;
+        refuse_strangers(&settings.config, &keys).await?;
         let server = Server::bind(settings.config, provider).await?;
         let mut signals = Signals::catch()?;
         greet(&server, &keys, printer).await?;
@@ -43,6 +44,16 @@ pub(crate) fn serve(settings: ServeSettings, observing: &Observing, printer: Pri
     });
     runtime.shutdown_background();
     done
+}
+
+/// An address that others reach needs a key from the start: one that is printed to a log nobody looks at is none.
+async fn refuse_strangers(config: &ServerConfig, keys: &KeyStore) -> Result<()> {
+    if config.listen.ip().is_loopback() || !keys.list().await?.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{} is reached by others, and there is no API key yet", config.listen);
+    let error = Error::new(ErrorKind::Config, "serve", message);
+    Err(error.with_hint("make one first: `sandbar key create`").into())
 }
 
 /// Lines to paste into a shell. The key stands in them at the first start only: afterwards nobody knows it.

@@ -9,6 +9,9 @@ use crate::failure::Result;
 /// Folder of the server's store in a data folder.
 const SERVER: &str = "server";
 
+/// Requests at once, in seconds' worth of the rate.
+const BURST: u32 = 2;
+
 /// `serve`.
 #[derive(Debug)]
 pub(crate) struct ServeSettings {
@@ -30,6 +33,8 @@ impl ServeSettings {
             code_interpreter,
             code_interpreter_packages,
             log_format,
+            limits,
+            metrics_listen,
         } = args;
         let url = provider_url(caller.global.provider.as_deref(), caller.env)?;
         let tls = tls_cert.zip(tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
@@ -38,15 +43,29 @@ impl ServeSettings {
             EgressArg::None => DefaultEgress::None,
         };
         let data = server_folder(data.as_deref(), &url)?;
-        let limits = Limits::default();
         let code_interpreter = match (code_interpreter_packages, code_interpreter) {
             (Some(folder), _) => CodeInterpreter::Folder(folder),
             (None, CodeInterpreterArg::Full) => CodeInterpreter::Download(PackageSet::Full),
             (None, CodeInterpreterArg::Minimal) => CodeInterpreter::Download(PackageSet::Minimal),
             (None, CodeInterpreterArg::Off) => CodeInterpreter::Off,
         };
-        let config =
-            ServerConfig { listen, domain, tls, data, default_egress, limits, public_url, code_interpreter };
+        let limits = Limits {
+            sandboxes: limits.sandboxes,
+            requests_per_second: limits.rate,
+            burst: limits.rate.saturating_mul(BURST),
+            longest_timeout: limits.timeout.0,
+        };
+        let config = ServerConfig {
+            listen,
+            domain,
+            tls,
+            data,
+            default_egress,
+            limits,
+            public_url,
+            code_interpreter,
+            metrics_listen,
+        };
         Ok(Self { url, config, log_format })
     }
 }

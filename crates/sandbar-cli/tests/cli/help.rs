@@ -26,6 +26,8 @@ const COMMANDS: &[&str] = &[
     "stats",
     "resources",
     "usage",
+    "serve",
+    "key",
     "prune",
     "system",
     "capacity",

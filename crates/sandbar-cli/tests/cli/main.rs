@@ -21,6 +21,7 @@ mod otlp;
 mod ports;
 mod processes;
 mod resources;
+mod serve;
 mod shell_help;
 mod stats;
 mod templates;

@@ -13,6 +13,9 @@ use crate::env;
 use crate::error::{fail, found, io_error};
 use crate::loop_store;
 
+/// Folder of a server's own store in a data folder (`sandbar serve`).
+const SERVER: &str = "server";
+
 /// The format of the data folder that this code reads and writes.
 const FORMAT: u32 = 1;
 /// Longest `version` file that is read, in bytes.
@@ -196,12 +199,12 @@ impl Home {
         }
     }
 
-    /// Whether there is nothing in it but what another process may be making it from.
+    /// Whether there is nothing in it but what another process may be making it from, and what a server keeps there, which may come first.
     fn is_blank(&self) -> Result<bool> {
         let names = self
             .entries(".")
             .map_err(|cause| io_error("open", &format!("data folder `{}`", self.path.display()), cause))?;
-        Ok(names.iter().all(|name| name.starts_with(".version-")))
+        Ok(names.iter().all(|name| name.starts_with(".version-") || name == SERVER))
     }
 
     fn foreign(&self) -> sandbar_core::Error {

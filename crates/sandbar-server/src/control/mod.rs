@@ -4,17 +4,21 @@ pub(crate) mod extract;
 mod health;
 mod sandboxes;
 mod secrets;
+mod teams;
 mod templates;
 mod volumes;
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use http::{Method, StatusCode, Uri};
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::observe;
 
 pub(crate) use sandboxes::{Admissions, Turns, sampler};
 #[cfg(any(test, feature = "fuzzing"))]
@@ -24,14 +28,20 @@ pub(crate) use volumes::Rooms;
 
 /// All routes of the control plane.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    Router::new()
+    let mut router = Router::new();
+    if app.tells_counts() {
+        router = router.route("/metrics", get(observe::scrape));
+    }
+    router
         .merge(health::routes())
         .merge(sandboxes::routes())
         .merge(templates::routes())
+        .merge(teams::routes())
         .merge(volumes::routes())
         .merge(secrets::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), observe::control_plane))
         .with_state(app)
 }
 

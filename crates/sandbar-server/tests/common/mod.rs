@@ -150,6 +150,7 @@ pub(crate) fn config(folder: &Path) -> ServerConfig {
         default_egress: DefaultEgress::None,
         limits: Limits::default(),
         public_url: None,
+        metrics_listen: None,
         code_interpreter: sandbar_server::CodeInterpreter::Off,
     }
 }

@@ -6,6 +6,7 @@ mod logs;
 mod metrics;
 mod network;
 mod sandbox;
+mod team;
 mod templates;
 mod volumes;
 
@@ -20,6 +21,7 @@ pub use sandbox::{
     AutoResume, ListedSandbox, NewSandbox, OnTimeout, PauseMode, Sandbox, SandboxDetail, SandboxLifecycle,
     SandboxState, VolumeMount,
 };
+pub use team::{Team, TeamMetric};
 pub use templates::{
     AliasAnswer, AssignTags, AssignedTags, BuildInfo, BuildLogEntry, BuildLogs, BuildOrder, BuildReason,
     DeleteTags, FileUpload, ListedBuild, ListedTemplate, NewBuild, NewSnapshot, OrderedStep, RegisteredBuild,
