@@ -33,15 +33,16 @@ impl Mode {
         }
     }
 
-    /// The runs of the tests of `packages` in this mode, by a user that is there as long as `stage` is.
+    /// The runs of the tests of `packages` in this mode, by a user that is there as long as `stage` is: `all`, or what is not like another mode.
     pub(crate) fn jobs(
         self,
         stage: &Stage,
         binaries: &[TestBinary],
         packages: &[&str],
         executables: &Executables,
+        all: bool,
     ) -> Vec<Job> {
-        let all = self == Self::Single || std::env::var_os("SANDBAR_SOAK").is_some();
+        let all = all || self == Self::Single;
         let mut jobs = Vec::new();
         for binary in binaries.iter().filter(|binary| packages.contains(&binary.package.as_str())) {
             let part = if all { Part::All } else { binary.with_subordinate_ids() };

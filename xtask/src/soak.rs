@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the long sizes of the long checks. Each is a test that reads its size from `SANDBAR_SOAK`; its output is the result.
 
 use crate::run::cargo;
-use crate::test::{build_executable, build_helper};
+use crate::test::{build_executable, build_helper, run_with_subordinate_ids};
 
 /// A long check: its name, its package, its test target, the test in it, and the size.
 struct Check {
@@ -189,13 +189,15 @@ const CHECKS: &[Check] = &[
 
 /// The fuzz targets, which are programs of their own.
 const FUZZ: &str = "fuzz";
-/// How long each of them runs.
+/// The tests that `cargo xtask test` leaves out with subordinate ids.
+const SUBORDINATE: &str = "subordinate";
+/// How long each of the fuzz targets runs.
 const FUZZ_SECONDS: u32 = 60;
 /// Every case of the interop suite with every release.
 const INTEROP: &str = "interop";
 
 pub(crate) fn run(names: &[String]) -> Result<(), String> {
-    let known: Vec<_> = CHECKS.iter().map(|check| check.name).chain([FUZZ, INTEROP]).collect();
+    let known: Vec<_> = CHECKS.iter().map(|check| check.name).chain([SUBORDINATE, FUZZ, INTEROP]).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("no long check `{unknown}`; there are: {}", known.join(", ")));
     }
@@ -212,6 +214,9 @@ pub(crate) fn run(names: &[String]) -> Result<(), String> {
         if let Err(why) = crate::run::run(&mut command) {
             failed.push(format!("{}: {why}", check.name));
         }
+    }
+    if names.is_empty() || names.iter().any(|name| name == SUBORDINATE) {
+        failed.extend(run_with_subordinate_ids().err());
     }
     if names.is_empty() || names.iter().any(|name| name == FUZZ) {
         failed.extend(crate::fuzz::run_all(FUZZ_SECONDS).err());

@@ -17,7 +17,7 @@ const USER_PACKAGES: &[&str] =
     &["sandbar-engine", "sandbar-agent", "sandbar-local", "sandbar-cli", "sandbar-observe", "sandbar-rig"];
 
 /// Tests (package and name) in which it makes no difference whether an ordinary user has one id or subordinate ones, and modules of those in which
-/// it does for a part: with subordinate ids the others run only where `SANDBAR_SOAK` asks for the long sizes, so that a run stays short. What leads out of
+/// it does for a part: with subordinate ids the others run only in `cargo xtask soak`, and where `SANDBAR_SOAK` is set, so that a run stays short. What leads out of
 /// a sandbox is made alike in both, and `egress_life` runs in both.
 const LIKE_SINGLE: &[(&str, &str, Part)] = &[
     ("sandbar-local", "egress", Part::Nothing),
@@ -162,20 +162,37 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         Vec::new()
     };
     let mut jobs: Vec<Job> = binaries.iter().map(|binary| binary.job(&executables, scratch.path())).collect();
+    let all = std::env::var_os("SANDBAR_SOAK").is_some();
     for (mode, stage) in &stages {
-        jobs.extend(mode.jobs(stage, &binaries, USER_PACKAGES, &executables));
+        jobs.extend(mode.jobs(stage, &binaries, USER_PACKAGES, &executables, all));
     }
-    // All run whatever became of the ones before, so that one run shows all that fails. The long ones come first: none is left alone at the end.
-    jobs.sort_by_key(|job| {
-        LONGEST_FIRST.iter().position(|name| job.title.starts_with(name)).unwrap_or(usize::MAX)
-    });
-    let mut failed = crew::run(jobs);
+    let mut failed = run_jobs(jobs);
     drop(stages);
     // Alone on the machine: it starts some twenty programs at once.
     failed.extend(crate::interop::run_with(&[], &executables.helper, &executables.rig).err());
     failed.extend(doc_tests().err());
     failed.extend(otlp_tests().err());
     if failed.is_empty() { Ok(()) } else { Err(format!("failed:\n  {}", failed.join("\n  "))) }
+}
+
+/// All run whatever became of the ones before, so that one run shows all that fails. The long ones come first: none is left alone at the end.
+fn run_jobs(mut jobs: Vec<Job>) -> Vec<String> {
+    let place = |job: &Job| LONGEST_FIRST.iter().position(|name| job.title.starts_with(name));
+    jobs.sort_by_key(|job| place(job).unwrap_or(usize::MAX));
+    crew::run(jobs)
+}
+
+/// Every test with subordinate ids, also those that `run` leaves out.
+pub(crate) fn run_with_subordinate_ids() -> Result<(), String> {
+    if !host::is_root() {
+        return Err("the ordinary user with subordinate ids is made by root; run this as root".into());
+    }
+    let (binaries, executables) = build_tests()?;
+    let scratch = Scratch::new()?;
+    let stage = Stage::new(Mode::Subordinate, scratch.path())?;
+    let failed = run_jobs(Mode::Subordinate.jobs(&stage, &binaries, USER_PACKAGES, &executables, true));
+    drop(stage);
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
 fn doc_tests() -> Result<(), String> {
@@ -249,4 +266,26 @@ fn artifacts(text: &str) -> impl Iterator<Item = Value> {
     text.lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter(|message| message["reason"] == "compiler-artifact")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A filter that matches nothing would leave tests out silently.
+    #[test]
+    fn every_part_names_what_is_there() {
+        for (package, name, part) in LIKE_SINGLE {
+            let Part::Of(filters) = part else { continue };
+            let folder = workspace().join("crates").join(package).join("tests").join(name);
+            let main = std::fs::read_to_string(folder.join("main.rs")).unwrap();
+            for filter in *filters {
+                let is_there = match filter.strip_suffix("::") {
+                    Some(module) => main.contains(&format!("mod {module};")),
+                    None => main.contains(filter),
+                };
+                assert!(is_there, "{package} {name} has no `{filter}`");
+            }
+        }
+    }
 }

@@ -248,7 +248,7 @@ fn nothing_gets_out_in_the_first_moments() {
         let script = format!(
             "import socket, time\n\
              end = time.time() + 0.5; tried = got = 0\n\
-             while time.time() < end:\n\
+             while time.time() < end or tried <= 20:\n\
              \x20 for to in ['{}', '{denied}', '169.254.169.254', '10.77.0.2']:\n\
              \x20   tried += 1\n\
              \x20   try: socket.create_connection((to, 443), 0.2).close(); got += 1\n\

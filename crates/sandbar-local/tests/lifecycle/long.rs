@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use sandbar_core::{Command, CreateOptions, EnvVars, ErrorKind, ProviderExt, Query, SandboxProvider};
 
-use crate::support::{Bed, Traces, agent_pid, create, descendants, kill};
+use crate::support::{Bed, Traces, agent_pid, create, descendants, eventually, kill};
 
 /// A small generator of its own, so that a run can be repeated by its seed.
 struct Random(u64);
@@ -115,6 +115,9 @@ pub(crate) async fn kills(count: u32) {
         }
         // The next commands that write remove what is left.
         create(&provider).await.destroy().await.unwrap_or_else(|error| panic!("{when}: {error:?}"));
+        // One that was half made at the time of the listing may be on its way out still.
+        let nothing = async || provider.list_all(Query::new()).await.is_ok_and(|listed| listed.is_empty());
+        eventually(&format!("{when}: nothing is listed"), nothing).await;
         bed.assert_empty(&when).await;
     }
 }
