@@ -29,6 +29,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "sandbar-egress",
         ],
     ),
+    ("sandbar-e2b", &["sandbar-core", "sandbar-wire"]),
     ("sandbar-server", &["sandbar-core", "sandbar-wire"]),
     ("sandbar-replay", &[]),
     ("sandbar-rig", &[]),
