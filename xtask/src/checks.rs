@@ -17,6 +17,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandbar-agent", &["sandbar-archive", "sandbar-wire", "sandbar-engine"]),
     ("sandbar-archive", &[]),
     ("sandbar-egress", &["sandbar-core"]),
+    ("sandbar-http", &["sandbar-core"]),
     ("sandbar-observe", &["sandbar-core"]),
     (
         "sandbar-local",
