@@ -170,9 +170,13 @@ pub(crate) struct Booted {
 
 impl Booted {
     pub(crate) fn title(&self) -> &str {
-        let after = self.page.split_once("<title>").map_or("", |(_, after)| after);
-        after.split_once("</title>").map_or("", |(title, _)| title)
+        title(&self.page)
     }
+}
+
+pub(crate) fn title(page: &str) -> &str {
+    let after = page.split_once("<title>").map_or("", |(_, after)| after);
+    after.split_once("</title>").map_or("", |(title, _)| title)
 }
 
 /// Creates from the template, imports the app's source, and waits for its page.
@@ -245,7 +249,8 @@ fn packed(folder: &Path) -> Outcome<ByteStream> {
     Ok(futures::stream::iter([Ok(bytes)]).boxed())
 }
 
-fn await_page(address: &str) -> Result<String, String> {
+/// The page at `/`, as soon as there is one.
+pub(crate) fn await_page(address: &str) -> Result<String, String> {
     let end = Instant::now() + ANSWERS;
     loop {
         let tried = page(address);

@@ -36,7 +36,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandbar-rig", &[]),
     ("sandbar", &["sandbar-core", "sandbar-local", "sandbar-observe"]),
     ("sandbar-cli", &["sandbar", "sandbar-agent", "sandbar-archive", "sandbar-local", "sandbar-server"]),
-    ("sandbar-bench", &["sandbar", "sandbar-rig"]),
+    ("sandbar-bench", &["sandbar", "sandbar-rig", "sandbar-wire"]),
     ("xtask", &[]),
 ];
 

@@ -41,6 +41,10 @@ const PEERS: &[(&str, &str)] = &[
     ("bwrap", "bubblewrap"),
     ("setpriv", "util-linux"),
     ("tar", "tar"),
+    ("python3", "python3"),
+    ("/usr/lib/python3/dist-packages/pip", "python3-pip"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
     ("mkfs.btrfs", "btrfs-progs"),
     ("mkfs.xfs", "xfsprogs"),
 ];

@@ -36,6 +36,11 @@ impl Bed {
         self.folder.path()
     }
 
+    /// The data folder.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
     /// A sandbox that ends with this process.
     pub(crate) async fn create(&self) -> Result<Arc<dyn Sandbox>, String> {
         create(&self.provider).await
@@ -44,7 +49,7 @@ impl Bed {
     /// The command line, over the same data folder.
     pub(crate) fn command_line(&self) -> Command {
         let mut command = Command::new(&self.executable);
-        command.env("SANDBAR_HOME", self.folder().join("home"));
+        command.env("SANDBAR_HOME", self.home());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     }

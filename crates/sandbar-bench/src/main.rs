@@ -9,13 +9,16 @@ mod egress;
 mod exec;
 mod flow;
 mod fork;
+mod golden;
 mod memory;
 mod pause;
 mod peer;
 mod row;
 mod sample;
+mod server;
 mod size;
 mod store;
+mod template;
 mod tree;
 
 use std::process::ExitCode;
@@ -28,6 +31,7 @@ type Measure = fn(&Bed) -> Result<Vec<Row>, String>;
 
 const MEASURES: &[(&str, Measure)] = &[
     ("create", create::library),
+    ("create-template", template::create_from_large),
     ("run", create::command_line),
     ("exec", exec::exec),
     ("crowd", crowd::at_once),
@@ -41,6 +45,13 @@ const MEASURES: &[(&str, Measure)] = &[
     ("fork-reflink", fork::by_reflink),
     ("fork-copy", fork::by_copy),
     ("pause", pause::both_ways),
+    ("golden-boot", golden::boots),
+    ("server-sdk", server::create_and_run),
+    ("server-run", server::latency),
+    ("server-throughput", server::throughput),
+    ("server-file", server::both_ways),
+    ("server-watch", server::events),
+    ("server-port", server::proxy),
     ("size", size::executable),
 ];
 

@@ -23,6 +23,9 @@ const BY_USER: &[&str] = &["create", "run"];
 /// These take an outside, so they are measured in a rig.
 const IN_RIG: &[&str] = &["egress-connect", "egress-download", "egress-create"];
 
+/// This one uses an official package.
+const SDK: &str = "server-sdk";
+
 /// Rows and who measured them.
 #[derive(Debug)]
 struct Part {
@@ -51,6 +54,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if names.is_empty() || !others.is_empty() {
         let mut command = Command::new(&bench);
         command.args(&others).args(quick);
+        if names.is_empty() || names.iter().any(|name| SDK.starts_with(name)) {
+            give_sdk(&mut command);
+        }
         measure(&mut command, &helper, title, &mut parts, &mut failed)?;
     }
     if names.is_empty() || !in_rig.is_empty() {
@@ -79,6 +85,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         eprintln!("xtask: wrote {PAGE}");
     }
     Ok(())
+}
+
+/// Tells where the newest official package is, or why there is none: a machine without a registry measures the rest.
+fn give_sdk(command: &mut Command) {
+    match crate::interop::newest_javascript() {
+        Ok((node, packages)) => {
+            command.env("SANDBAR_BENCH_NODE", node).env("SANDBAR_BENCH_SDK", packages);
+        }
+        Err(why) => {
+            command.env("SANDBAR_BENCH_NO_SDK", format!("the package can't be installed: {why}"));
+        }
+    }
 }
 
 fn measure(

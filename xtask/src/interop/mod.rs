@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use column::{Column, Outcome, Verdict};
+use column::{Column, Kind, Outcome, Verdict};
 use document::Document;
 
 use crate::run::{run as run_command, workspace};
@@ -88,6 +88,14 @@ pub(crate) fn run_with(arguments: &[String], helper: &Path, rig: &Path) -> Resul
     let mut command = Command::new(rig);
     command.args(["run", "--", "sh", "-euc", &script]).arg(rig).arg(this).args(["interop", "--inside"]);
     run_command(command.args(arguments).env(HELPER, helper))
+}
+
+/// Installs the newest package for JavaScript, and answers the Node.js to run it and the folder that has it.
+pub(crate) fn newest_javascript() -> Result<(PathBuf, PathBuf), String> {
+    let newest = releases::read()?.into_iter().find(|column| column.kind == Kind::Js);
+    let newest = newest.ok_or("releases.json has no package for JavaScript")?;
+    packages::install(std::slice::from_ref(&newest))?;
+    Ok((packages::node(), packages::folder(&newest)))
 }
 
 fn columns(options: &Options) -> Result<Vec<Column>, String> {
