@@ -1,6 +1,7 @@
 use std::io::{self, BufRead, BufReader, Read};
+use std::mem;
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
@@ -35,7 +36,7 @@ pub fn decompress<'a>(reader: impl Read + Send + 'a) -> io::Result<Box<dyn Read 
     let (gzip, zstd) = (start.starts_with(GZIP), start.starts_with(ZSTD));
     let whole = io::Cursor::new(start).chain(reader);
     Ok(if gzip {
-        Box::new(Gzip(MultiGzDecoder::new(BufReader::with_capacity(BUFFER, whole))))
+        Box::new(Gzip::new(BufReader::with_capacity(BUFFER, whole)))
     } else if zstd {
         Box::new(Zstd::new(BufReader::with_capacity(BUFFER, whole)))
     } else {
@@ -43,15 +44,61 @@ pub fn decompress<'a>(reader: impl Read + Send + 'a) -> io::Result<Box<dyn Read 
     })
 }
 
-/// A stream of gzip; its checksums are checked.
-struct Gzip<R>(MultiGzDecoder<R>);
+/// A stream of gzip: members one after the other, whose checksums are checked. Zeros may follow the last, as on a tape.
+struct Gzip<R> {
+    member: Member<R>,
+    padded: bool,
+}
+
+enum Member<R> {
+    Open(GzDecoder<R>),
+    /// What comes after a member is to be looked at.
+    Over(R),
+    /// Only while one becomes the other.
+    Moving,
+}
+
+impl<R: BufRead> Gzip<R> {
+    fn new(inner: R) -> Self {
+        Self { member: Member::Open(GzDecoder::new(inner)), padded: false }
+    }
+}
 
 impl<R: BufRead> Read for Gzip<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => damaged("gzip", &error),
-            _ => error,
-        })
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            match &mut self.member {
+                Member::Open(member) => {
+                    let read = member.read(buffer).map_err(|error| match error.kind() {
+                        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => damaged("gzip", &error),
+                        _ => error,
+                    })?;
+                    if read > 0 {
+                        return Ok(read);
+                    }
+                    if let Member::Open(member) = mem::replace(&mut self.member, Member::Moving) {
+                        self.member = Member::Over(member.into_inner());
+                    }
+                }
+                Member::Over(inner) => {
+                    let ahead = inner.fill_buf()?;
+                    let Some(&first) = ahead.first() else { return Ok(0) };
+                    let zeros = ahead.iter().take_while(|byte| **byte == 0).count();
+                    if zeros > 0 {
+                        self.padded = true;
+                        inner.consume(zeros);
+                    } else if self.padded || first != GZIP[0] {
+                        return Err(damaged("gzip", &"what follows its end is no gzip"));
+                    } else if let Member::Over(inner) = mem::replace(&mut self.member, Member::Moving) {
+                        self.member = Member::Open(GzDecoder::new(inner));
+                    }
+                }
+                Member::Moving => return Ok(0),
+            }
+        }
     }
 }
 

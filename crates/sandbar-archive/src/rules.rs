@@ -100,7 +100,7 @@ impl Default for Rules {
             privileges: Privileges::Drop,
             devices: Special::Refuse,
             fifos: Special::Refuse,
-            xattrs: Xattrs::Drop,
+            xattrs: Xattrs::UserOnly,
             whiteouts: Whiteouts::None,
             max_entries: MAX_ENTRIES,
             max_bytes: MAX_BYTES,
@@ -120,7 +120,6 @@ impl Rules {
             privileges: Privileges::KeepSticky,
             devices: Special::Skip,
             fifos: Special::Skip,
-            xattrs: Xattrs::UserOnly,
             ..Self::default()
         }
     }

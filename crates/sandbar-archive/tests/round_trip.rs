@@ -245,3 +245,45 @@ fn what_fails_has_no_end_marker() {
     let error = unpack(Rules::default(), &tar, back.path()).unwrap_err();
     assert_eq!(error.kind(), sandbar_archive::ErrorKind::Truncated);
 }
+
+#[test]
+fn attributes_of_users_pass_and_no_others() {
+    let from = tempdir().unwrap();
+    let top = from.path().join("top");
+    fs::create_dir(&top).unwrap();
+    fs::write(top.join("file"), "x").unwrap();
+    let value: Vec<u8> = (0..=255).collect();
+    for path in [top.clone(), top.join("file")] {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&path, "user.kept", &value, flags).unwrap();
+        rustix::fs::setxattr(&path, "user.empty", b"", flags).unwrap();
+    }
+    let tar = pack(&top, "top");
+    let to = tempdir().unwrap();
+    unpack(Rules::default(), &tar, to.path()).unwrap();
+    let mut names = [0; 1024];
+    for path in [to.path().join("top"), to.path().join("top/file")] {
+        let mut read = vec![0; 1024];
+        let length = rustix::fs::getxattr(&path, "user.kept", &mut read[..]).unwrap();
+        assert_eq!(read[..length], value, "{}", path.display());
+        assert_eq!(rustix::fs::getxattr(&path, "user.empty", &mut read[..]).unwrap(), 0);
+        let length = rustix::fs::listxattr(&path, &mut names[..]).unwrap();
+        let users = names[..length].split(|byte| *byte == 0).filter(|name| name.starts_with(b"user."));
+        assert_eq!(users.count(), 2);
+    }
+    // Another program reads them as well.
+    let other = tempdir().unwrap();
+    let mut tar_program = Command::new("tar");
+    tar_program.args(["--xattrs", "--xattrs-include=user.*", "-xf", "-", "-C"]).arg(other.path());
+    let mut running = tar_program.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    io::Write::write_all(&mut running.stdin.take().unwrap(), &tar).unwrap();
+    assert!(running.wait().unwrap().success());
+    let mut read = vec![0; 1024];
+    let length = rustix::fs::getxattr(other.path().join("top/file"), "user.kept", &mut read[..]).unwrap();
+    assert_eq!(read[..length], value);
+    // A name that no archive can hold is said.
+    rustix::fs::setxattr(top.join("file"), "user.a=b", b"", rustix::fs::XattrFlags::empty()).unwrap();
+    let tree = fs::File::open(&top).unwrap();
+    let error = Pack::new().run(tree.as_fd(), b"top", &mut io::sink()).unwrap_err();
+    assert!(error.to_string().contains("user.a=b"), "{error}");
+}

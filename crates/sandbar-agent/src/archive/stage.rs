@@ -3,7 +3,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, RenameFlags, flock, mkdirat, open, openat, renameat_with};
+use rustix::fs::{FlockOperation, Mode, OFlags, RenameFlags, flock, lstat, mkdirat, open, openat, renameat_with};
 use rustix::io::Errno;
 use sandbar_archive::discard;
 use sandbar_wire::envd::HttpError;
@@ -123,6 +123,11 @@ fn find(path: &Path) -> Result<(OwnedFd, Vec<OsString>), HttpError> {
             Ok(folder) => {
                 missing.reverse();
                 return Ok((folder, missing));
+            }
+            // What is there and cannot be opened is a link: it would not be made.
+            Err(Errno::NOENT) if lstat(at).is_ok() => {
+                let text = format!("path '{}' is a symbolic link that leads nowhere", at.display());
+                return Err(HttpError::new(400, text));
             }
             Err(Errno::NOENT) => {}
             Err(Errno::NOTDIR) => {

@@ -37,6 +37,20 @@ fn gzip_and_zstd_are_taken_off_part_after_part() {
 }
 
 #[test]
+fn zeros_may_follow_gzip_and_nothing_else() {
+    let text = b"a line\n".repeat(50_000);
+    for zeros in [1, BUFFER - 1, BUFFER, 3 * BUFFER] {
+        let padded = [gzip(&text), vec![0; zeros]].concat();
+        assert_eq!(taken_off(&padded).unwrap(), text, "{zeros} zeros");
+        let error = taken_off(&[padded, gzip(b"more")].concat()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{zeros} zeros");
+    }
+    let error = taken_off(&[gzip(&text), b"junk".to_vec()].concat()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    assert!(error.to_string().contains("what follows its end is no gzip"), "{error}");
+}
+
+#[test]
 fn cut_and_damaged_streams_are_told_apart() {
     let text: Vec<u8> = (0..100_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     for pack in [gzip, zstd] {

@@ -1,5 +1,6 @@
 //! A tree as an archive.
 
+mod attributes;
 mod encode;
 mod links;
 mod walk;

@@ -5,6 +5,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, read
 use rustix::io::Errno;
 
 use crate::hooks::Hooks;
+use crate::pack::attributes;
 use crate::pack::encode::encode;
 use crate::pack::links::{Links, Seen};
 use crate::pack::{CHUNK, PackOwners, PackReport, written};
@@ -65,7 +66,7 @@ impl<'a, 'h, W: Write> Walk<'a, 'h, W> {
             FileType::Symlink => {
                 let target = readlinkat(tree, c"", Vec::new())
                     .map_err(|error| ArchiveError::io("read the link", error).of(root))?;
-                self.member(&path, &status, Kind::Symlink(target.into_bytes()))?;
+                self.member(&path, &status, Kind::Symlink(target.into_bytes()), None)?;
                 Vec::new()
             }
             _ => {
@@ -134,7 +135,7 @@ impl<'a, 'h, W: Write> Walk<'a, 'h, W> {
                 Err(Errno::NOENT | Errno::INVAL) => return Ok(self.vanished()),
                 target => {
                     let target = target.map_err(|error| ArchiveError::io("read the link", error))?;
-                    self.member(path, &status, Kind::Symlink(target.into_bytes()))?;
+                    self.member(path, &status, Kind::Symlink(target.into_bytes()), None)?;
                 }
             },
             _ => self.report.skipped += 1,
@@ -152,7 +153,7 @@ impl<'a, 'h, W: Write> Walk<'a, 'h, W> {
         // A folder's name ends with a slash, as every tar writes it.
         let mut name = path.to_vec();
         name.extend_from_slice(if path.is_empty() { b"./" } else { b"/" });
-        self.member(&name, status, Kind::Folder)?;
+        self.member(&name, status, Kind::Folder, Some(folder.as_fd()))?;
         let list = |error| ArchiveError::io("list it", error);
         let mut names: Vec<Box<[u8]>> = Vec::new();
         let mut bytes = 0;
@@ -180,13 +181,13 @@ impl<'a, 'h, W: Write> Walk<'a, 'h, W> {
                 Seen::First => {}
                 Seen::Before(name) => {
                     let name = name.to_vec();
-                    return self.member(path, status, Kind::HardLink(name));
+                    return self.member(path, status, Kind::HardLink(name), None);
                 }
                 Seen::Forgotten => self.report.copied += 1,
             }
         }
         let size = u64::try_from(status.st_size).unwrap_or(0);
-        self.member(path, status, Kind::File(size))?;
+        self.member(path, status, Kind::File(size), Some(file))?;
         self.content(file, size)?;
         self.output.write_all(&[0; crate::read::BLOCK][..padding(size)]).map_err(written)
     }
@@ -225,12 +226,19 @@ impl<'a, 'h, W: Write> Walk<'a, 'h, W> {
         Ok(())
     }
 
-    fn member(&mut self, path: &[u8], status: &Stat, kind: Kind) -> Result<(), ArchiveError> {
+    /// Writes its headers. `file` is the open file whose extended attributes it has.
+    fn member(
+        &mut self,
+        path: &[u8],
+        status: &Stat,
+        kind: Kind,
+        file: Option<BorrowedFd<'_>>,
+    ) -> Result<(), ArchiveError> {
         let (uid, gid) = match self.owners {
             PackOwners::Zero => (0, 0),
             PackOwners::AsIs => (status.st_uid.into(), status.st_gid.into()),
         };
-        let member = Member {
+        let mut member = Member {
             path: path.to_vec(),
             kind,
             mode: status.st_mode & 0o7777,
@@ -239,6 +247,9 @@ impl<'a, 'h, W: Write> Walk<'a, 'h, W> {
             mtime: (status.st_mtime, u32::try_from(status.st_mtime_nsec).unwrap_or(0)),
             xattrs: Vec::new(),
         };
+        if let Some(file) = file {
+            attributes::read(file, &mut member.xattrs)?;
+        }
         self.headers.clear();
         encode(&member, &mut self.headers);
         self.output.write_all(&self.headers).map_err(written)?;

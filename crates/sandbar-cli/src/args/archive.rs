@@ -7,8 +7,10 @@ use crate::value::GuestPlace;
 /// The archive may be in gzip or zstd. `/` is refused. The folder is made where it does not exist; folders that are there are merged, files replaced. Everything belongs to the
 /// sandbox's default user, whatever the archive says; privilege bits are dropped.
 ///
+/// Rights, times, hard links and the extended attributes of users (`user.`) are kept, other attributes are not.
+///
 /// All or nothing: it is unpacked aside and put in its place when it is whole. What is cut short, fails or is interrupted leaves nothing. Refused are names
-/// and links that lead out of the folder, names that begin with `-`, devices and pipes.
+/// and links that lead out of the folder, names that look like an option (a `-` at their start), devices and pipes.
 ///
 /// With `--json`: `{version, entries, bytes, duration}`.
 #[derive(Args, Debug)]
@@ -24,7 +26,7 @@ pub(crate) struct ImportArgs {
 
 /// Pack a folder or file of a sandbox into a tar archive on standard output
 ///
-/// Its members begin with the last name of the path, and are in the order of their names. Owners are left out; so are sockets, pipes and devices. Hard links are kept, parts of a second too.
+/// Its members begin with the last name of the path, and are in the order of their names. Owners are left out; so are sockets, pipes and devices. Hard links are kept, parts of a second and the extended attributes of users (`user.`) too.
 ///
 /// What can't be read to its end is an error, and the archive then lacks its end marker.
 #[derive(Args, Debug)]

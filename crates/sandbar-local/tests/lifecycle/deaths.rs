@@ -215,10 +215,14 @@ async fn a_command_in_a_dying_sandbox_is_never_a_success() {
     let provider = bed.provider();
     let sandbox = create(&provider).await;
     let handle = provider.require(sandbox.id()).await.expect("a handle");
-    let running =
-        tokio::spawn(async move { handle.commands().run(&Command::shell("echo started; sleep 1000")).await });
+    // More than a pipe holds: once all of it is written, the agent has passed on that the command runs.
+    let noisy = Command::shell("head -c 1048576 /dev/zero; exec sleep 1000");
+    let running = tokio::spawn(async move { handle.commands().run(&noisy).await });
     let agent = agent_pid(&bed, sandbox.id());
-    eventually("it runs", async || descendants(agent).len() >= 3).await;
+    let sleeps = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\x001000\0")
+    };
+    eventually("its output is on its way", async || descendants(agent).iter().any(sleeps)).await;
     kill(agent);
     let error = running.await.expect("no panic").expect_err("it did not end well");
     assert!(matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound), "{error:?}");

@@ -48,3 +48,15 @@ fn a_file_is_no_destination() {
     }
     assert_eq!(names(place.path()), ["file"]);
 }
+
+#[test]
+fn a_link_that_leads_nowhere_is_said() {
+    let place = tempfile::tempdir().unwrap();
+    let link = place.path().join("link");
+    std::os::unix::fs::symlink("nowhere/at/all", &link).unwrap();
+    for path in [link.clone(), link.join("below")] {
+        let error = Stage::make(&path, OsStr::new(".sandbar-import-x")).unwrap_err();
+        assert_eq!(error.code, 400, "{error:?}");
+        assert!(error.to_string().contains("a symbolic link that leads nowhere"), "{error:?}");
+    }
+}
