@@ -28,6 +28,7 @@ mod state;
 pub mod sudo;
 mod trust;
 mod users;
+mod volatile;
 
 pub use archive::{ARCHIVE_ROLE, archive_main};
 pub use config::AgentConfig;

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::state::State;
+use crate::volatile::Volatile;
 
 /// How long what is going on may take to end; who waits for the answer has something else to do then.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -25,10 +26,16 @@ pub(crate) struct Quiet {
     since: Cell<Option<Instant>>,
     /// Whether this agent knows something that another would not.
     never: Cell<bool>,
+    /// What there was of what goes with this agent when it began.
+    at_first: Volatile,
     changed: Notify,
 }
 
 impl Quiet {
+    pub(crate) fn new() -> Self {
+        Self { at_first: Volatile::look(), ..Self::default() }
+    }
+
     /// Lets what goes on come to its end, and lets nothing begin; `false` means that something went on for too long, and all is served again.
     pub(crate) async fn begin(&self, state: &Rc<State>) -> bool {
         if self.never.get() || self.since.get().is_some() {
@@ -45,6 +52,10 @@ impl Quiet {
             }
             // What ended is taken note of a moment later, and nothing tells of that.
             let _ = timeout_at(Instant::now() + LOOK, self.changed.notified()).await;
+        }
+        if !Volatile::look().is_as(&self.at_first) {
+            self.end();
+            return false;
         }
         let state = Rc::clone(state);
         tokio::task::spawn_local(async move {

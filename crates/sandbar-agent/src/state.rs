@@ -64,7 +64,7 @@ impl State {
             deadline_changed: Notify::new(),
             shutdown: Notify::new(),
             trims: Cell::new(false),
-            quiet: Quiet::default(),
+            quiet: Quiet::new(),
             root_capabilities: root_capabilities(&config.root_capabilities)?,
             oom_score: oom_score.map(Arc::new),
             main: config.main.clone().map(Main::new),

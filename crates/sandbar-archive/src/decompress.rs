@@ -51,7 +51,7 @@ struct Gzip<R> {
 }
 
 enum Member<R> {
-    Open(GzDecoder<R>),
+    Open(Box<GzDecoder<R>>),
     /// What comes after a member is to be looked at.
     Over(R),
     /// Only while one becomes the other.
@@ -60,7 +60,7 @@ enum Member<R> {
 
 impl<R: BufRead> Gzip<R> {
     fn new(inner: R) -> Self {
-        Self { member: Member::Open(GzDecoder::new(inner)), padded: false }
+        Self { member: Member::Open(Box::new(GzDecoder::new(inner))), padded: false }
     }
 }
 
@@ -93,7 +93,7 @@ impl<R: BufRead> Read for Gzip<R> {
                     } else if self.padded || first != GZIP[0] {
                         return Err(damaged("gzip", &"what follows its end is no gzip"));
                     } else if let Member::Over(inner) = mem::replace(&mut self.member, Member::Moving) {
-                        self.member = Member::Open(GzDecoder::new(inner));
+                        self.member = Member::Open(Box::new(GzDecoder::new(inner)));
                     }
                 }
                 Member::Moving => return Ok(0),

@@ -44,6 +44,14 @@ pub(crate) fn resolve(options: CreateOptions, home: &Path, defaults: &Defaults) 
         lifetime,
     } = options;
     let boot = boot(base, home)?;
+    let variables = env.bytes() + boot.defaults.env_bytes();
+    if variables > EnvVars::MAX_BYTES {
+        let most = EnvVars::MAX_BYTES;
+        let why = format!(
+            "the variables take {variables} bytes with those of the template, and {most} are the most"
+        );
+        return Err(fail(ErrorKind::InvalidInput, "create", why).with_hint("put long values in a file"));
+    }
     let egress = egress.map(|policy| network::seal("create", policy)).transpose()?;
     let targets =
         host_mounts.iter().map(|mount| &mount.target).chain(volumes.iter().map(|mount| &mount.path));

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sandbar_core::{
-    Archive, Commands, Deadline, DeadlineMode, ErrorKind, Files, Forking, Guest, MainProcess, Metrics,
-    Network, Pausing, Ports, Processes, ResourceControl, Result, Sandbox, SandboxId, SandboxRecord, State,
-    Watching,
+    Archive, ByteStream, Commands, Deadline, DeadlineMode, ErrorKind, Files, Forking, Guest, GuestPath,
+    ImportReport, MainProcess, Metrics, Network, Pausing, Ports, Processes, ResourceControl, Result, Sandbox,
+    SandboxId, SandboxRecord, State, Watching,
 };
 
 use crate::ask::{ANSWER, misplaced};
@@ -23,6 +23,11 @@ pub struct LocalSandbox {
 }
 
 impl LocalSandbox {
+    /// As the import of archives, and into the root folder itself too.
+    pub(crate) async fn import_anywhere(&self, path: &GuestPath, tar: ByteStream) -> Result<ImportReport> {
+        self.shared.import_anywhere(path, tar).await
+    }
+
     pub(crate) fn new(inner: Arc<Inner>, id: SandboxId) -> Self {
         let link = Arc::new(Link::new(inner, id));
         Self { shared: Arc::new(Shared(Arc::clone(&link))), link }

@@ -3,16 +3,20 @@ use std::path::Path;
 use std::rc::Rc;
 
 use hyper::body::Incoming;
-use sandbar_wire::envd::HttpError;
+use sandbar_wire::envd::{ARCHIVE_STAGING_DIGITS, ARCHIVE_STAGING_PREFIX, HttpError};
 
 use super::export::{asked, killed};
 use super::program::{Job, Program};
+use crate::files::Query;
 use crate::http::{Response, json, next_piece};
 use crate::state::State;
 use crate::users::User;
 
 /// Bytes of a body that are still read after it was refused, so that a client that only sends gets to the answer.
 const MAX_REFUSED: usize = 1 << 20;
+
+/// The value of `root` by which a caller says that it means to import at `/` itself.
+const MERGE: &str = "merge";
 
 /// `POST /sandbar/archive`. It ends before the answer comes or not at all: a client that leaves has changed nothing.
 pub(crate) async fn import(
@@ -21,7 +25,8 @@ pub(crate) async fn import(
     mut body: Incoming,
 ) -> Result<Response, HttpError> {
     let (access, path) = asked(state, query)?;
-    if path == Path::new("/") {
+    let is_meant = Query::parse(query)?.get("root").is_some_and(|word| word == MERGE);
+    if path == Path::new("/") && !is_meant {
         return Err(HttpError::new(400, "nothing can be imported at path '/': name a folder below it"));
     }
     let staging = staging_name()?;
@@ -98,10 +103,10 @@ impl Drop for Cleaning<'_> {
 
 /// A name that nothing has: hidden, and not to be guessed.
 fn staging_name() -> Result<String, HttpError> {
-    let mut bytes = [0; 12];
+    let mut bytes = [0; ARCHIVE_STAGING_DIGITS / 2];
     let mut random = || std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes);
     random().map_err(|error| HttpError::new(500, format!("read `/dev/urandom`: {error}")))?;
-    Ok(bytes.iter().fold(super::stage::PREFIX.to_owned(), |mut name, byte| {
+    Ok(bytes.iter().fold(ARCHIVE_STAGING_PREFIX.to_owned(), |mut name, byte| {
         let _ = write!(name, "{byte:02x}");
         name
     }))

@@ -3,7 +3,9 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, RenameFlags, flock, lstat, mkdirat, open, openat, renameat_with};
+use rustix::fs::{
+    FlockOperation, Mode, OFlags, RenameFlags, flock, lstat, mkdirat, open, openat, renameat_with,
+};
 use rustix::io::Errno;
 use sandbar_archive::discard;
 use sandbar_wire::envd::HttpError;
@@ -11,8 +13,6 @@ use sandbar_wire::envd::HttpError;
 use super::merge::merge;
 use super::outcome::of_io;
 
-/// How the names begin of folders that hold what is imported.
-pub(super) const PREFIX: &str = ".sandbar-import-";
 /// In the staging folder: what comes from the archive.
 const NEW: &str = "new";
 /// In the staging folder: what has to give way to it.

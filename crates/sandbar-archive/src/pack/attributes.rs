@@ -11,7 +11,7 @@ use crate::rules::MAX_HEADER;
 /// Longest list of names and longest value, in bytes (`XATTR_LIST_MAX` and `XATTR_SIZE_MAX` of Linux).
 const MAX_ATTRIBUTE: usize = 65_536;
 /// Most bytes of the attributes of one member: half of what is read of its headers, so that its names fit beside them.
-const MAX_ATTRIBUTES: usize = MAX_HEADER as usize / 2;
+const MAX_ATTRIBUTES: u64 = MAX_HEADER / 2;
 
 /// Reads them into `into`. The overlay's own words among them stay behind.
 pub(crate) fn read(file: BorrowedFd<'_>, into: &mut Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), ArchiveError> {
@@ -39,7 +39,7 @@ pub(crate) fn read(file: BorrowedFd<'_>, into: &mut Vec<(Vec<u8>, Vec<u8>)>) -> 
             Err(Errno::NODATA) => continue,
             length => length.map_err(|error| ArchiveError::io("read an extended attribute", error))?,
         };
-        bytes += name.len() + length;
+        bytes += (name.len() + length) as u64;
         if bytes > MAX_ATTRIBUTES {
             let text = format!("its extended attributes take more than {MAX_ATTRIBUTES} bytes");
             return Err(ArchiveError::limit(text));

@@ -109,7 +109,13 @@ impl Cgroup {
             let wanted = v1.to_owned();
             done = Box::new(move || Ok(std::fs::read_to_string(&file)?.trim() == wanted));
         } else {
-            return Err(Error::reason("freeze sandbox", self.id(), "this machine has no freezer for it"));
+            let is_gone = self.v2.as_ref().is_some_and(|member| !member.dir.exists());
+            let why = if is_gone {
+                "its control group is gone: it is being destroyed"
+            } else {
+                "this machine has no freezer for it"
+            };
+            return Err(Error::reason("freeze sandbox", self.id(), why));
         }
         while !done().map_err(|cause| Error::io("freeze sandbox", self.id(), cause))? {
             if Instant::now() >= end {

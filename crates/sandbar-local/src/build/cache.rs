@@ -55,7 +55,7 @@ pub(super) fn keep(home: &Home, key: &Key, layers: &[LayerId], _lock: &StoreLock
     let entry =
         Entry { version: VERSION, created_at: crate::home::now(), layers: layers.to_vec(), rest: Map::new() };
     let text = serde_json::to_vec(&entry).map_err(|cause| broken(cause.into()))?;
-    home.replace_at(&format!("{FOLDER}/{}{ENDING}", key.as_str()), &text).map_err(broken)
+    home.replace_at(&format!("{FOLDER}/{}{ENDING}", key.as_str()), &text, MAX_ENTRY).map_err(broken)
 }
 
 impl Home {

@@ -210,7 +210,7 @@ fn note(defaults: &mut TemplateDefaults, step: &BuildStep) -> Result<()> {
             );
         }
     }
-    Ok(())
+    defaults.check(BUILD)
 }
 
 fn words(command: &Command) -> Result<Vec<String>> {

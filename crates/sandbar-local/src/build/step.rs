@@ -82,7 +82,7 @@ impl Run {
             (BuildStep::Workdir(path), _) => make_dir(sandbox, path).await,
             (BuildStep::Copy { to, .. } | BuildStep::CopyFile { to, .. }, Some(content)) => {
                 make_dir(sandbox, to).await?;
-                sandbox.require_archive()?.import(to, stream_of(content)).await.map(drop)
+                sandbox.import_anywhere(to, stream_of(content)).await.map(drop)
             }
             _ => Err(fail(ErrorKind::Unexpected, BUILD, "a step that has nothing to do")),
         }

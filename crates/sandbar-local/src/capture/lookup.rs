@@ -18,6 +18,14 @@ const MAX_LINKS: usize = 40;
 /// Marks a folder below which nothing of the layers below shows.
 const OPAQUE: &str = "user.overlay.opaque";
 
+/// What becomes of a link that is the last of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// It is what is looked for.
+    Itself,
+    Followed,
+}
+
 /// The layers of a sandbox, the topmost first.
 pub(super) struct Tree<'a> {
     root: Vec<BorrowedFd<'a>>,
@@ -67,11 +75,12 @@ impl<'a> Tree<'a> {
         Ok(Self { root, usr, host: host.transpose()?, has_host: skeleton.is_some() })
     }
 
-    /// Where a path leads to in the end, but for a link that is the last itself; `None` means that there is positively nothing. What `is_elsewhere` is no further
-    /// looked up.
+    /// Where a path leads to in the end, `last` says whether through a link that is the last itself; `None` means that there is positively nothing. What
+    /// `is_elsewhere` is no further looked up.
     pub(super) fn resolve(
         &self,
         path: &GuestPath,
+        last: Last,
         is_elsewhere: impl Fn(&GuestPath) -> bool,
     ) -> Result<Option<GuestPath>> {
         let mut left: VecDeque<Vec<u8>> = segments(path.as_bytes()).collect();
@@ -90,7 +99,7 @@ impl<'a> Tree<'a> {
             }
             match self.entry(&real)? {
                 None => return Ok(None),
-                Some(Entry::Link(target)) if !left.is_empty() => {
+                Some(Entry::Link(target)) if last == Last::Followed || !left.is_empty() => {
                     links += 1;
                     if links > MAX_LINKS {
                         let why = format!("capture path `{path}` leads through too many links");
@@ -211,8 +220,9 @@ mod tests {
         let tree =
             Tree { root: vec![top.as_fd(), low.as_fd()], usr: Vec::new(), host: None, has_host: false };
         let resolved = |path: &str| {
-            let real =
-                tree.resolve(&GuestPath::new(path).unwrap(), |real| real.as_bytes() == b"/mnt/else").unwrap();
+            let real = tree
+                .resolve(&GuestPath::new(path).unwrap(), Last::Itself, |real| real.as_bytes() == b"/mnt/else")
+                .unwrap();
             real.map(|real| real.to_str().unwrap().to_owned())
         };
         assert_eq!(resolved("/home/user/file").as_deref(), Some("/home/user/file"));
@@ -224,6 +234,6 @@ mod tests {
         for absent in ["/hidden/old", "/home/none", "/home/user/file/below"] {
             assert_eq!(resolved(absent), None, "{absent}");
         }
-        assert!(tree.resolve(&GuestPath::new("/loop/x").unwrap(), |_| false).is_err());
+        assert!(tree.resolve(&GuestPath::new("/loop/x").unwrap(), Last::Itself, |_| false).is_err());
     }
 }

@@ -1,7 +1,7 @@
 use sandbar_core::{ErrorKind, GuestPath, Result};
 
 use super::copy::upper_of;
-use super::lookup::Tree;
+use super::lookup::{Last, Tree};
 use super::mounted::mounted;
 use crate::error::fail;
 use crate::home::{Folder, Home, StoredRecord};
@@ -45,20 +45,19 @@ pub(super) fn check(
         let is_elsewhere = |real: &GuestPath| {
             own_folder(real).is_some() || mounted.iter().any(|place| real.is_within(place))
         };
-        let Some(real) = tree.resolve(path, is_elsewhere)? else {
+        let Some(real) = tree.resolve(path, Last::Itself, is_elsewhere)? else {
             return Err(fail(ErrorKind::NotFound, COMMIT, format!("capture path `{path}` does not exist"))
                 .with_resource(format!("capture path `{path}`")));
         };
+        // A link is captured as one; where it leads is what somebody wants to find there.
+        let led_to = tree.resolve(path, Last::Followed, is_elsewhere)?;
+        if let Some(place) = led_to.and_then(|real| mounted.iter().find(|place| real.is_within(place))) {
+            return Err(refuse(path, &format!("is on what is mounted at `{place}`, which is not captured")));
+        }
         if let Some(own) = own_folder(&real) {
             return Err(refuse(path, &format!("leads to `{own}`, which is no part of a sandbox' files")));
         }
         for place in &mounted {
-            if real.is_within(place) {
-                return Err(refuse(
-                    path,
-                    &format!("is on what is mounted at `{place}`, which is not captured"),
-                ));
-            }
             if place.is_within(&real) {
                 return Err(refuse(
                     path,

@@ -43,9 +43,20 @@ impl Archive for Shared {
             return Err(Error::invalid(IMPORT, "nothing can be imported at `/`: name a folder below it")
                 .with_backend(BACKEND));
         }
+        self.import_anywhere(path, tar).await
+    }
+}
+
+impl Shared {
+    /// As [`import`](Archive::import), and into the root folder itself too: what a build copies there is meant to be there.
+    pub(crate) async fn import_anywhere(&self, path: &GuestPath, tar: ByteStream) -> Result<ImportReport> {
         let (body, broken, progress) = streamed(tar);
         let headers = [(CONTENT_TYPE.as_str(), "application/x-tar")];
-        let request = request(Method::POST, &place(ARCHIVE, path, None, IMPORT)?, None, &headers, body)?;
+        let mut place = place(ARCHIVE, path, None, IMPORT)?;
+        if path.as_bytes() == b"/" {
+            place.push_str("&root=merge");
+        }
+        let request = request(Method::POST, &place, None, &headers, body)?;
         let sent = tokio::select! {
             sent = self.0.send(request, UPLOAD, IMPORT) => sent,
             error = patience::ends(&self.0, Some(&progress), IMPORT) => Err(error),

@@ -20,6 +20,6 @@ impl Folder {
 
     /// Keeps the authority.
     pub(crate) fn keep_authority(&self, sealed: &SealedAuthority) -> io::Result<()> {
-        self.replace_file(AUTHORITY, sealed.reveal())
+        self.replace_file(AUTHORITY, sealed.reveal(), MAX_AUTHORITY)
     }
 }

@@ -12,8 +12,9 @@ use super::open::{PRIVATE, is_dir};
 use super::{Home, Lock, StoredRecord, lock};
 use crate::error::found;
 
-/// Longest record that is read, in bytes: labels (the biggest part) are bounded to about half of it.
-const MAX_RECORD: usize = 2 << 20;
+/// Longest record that is written and read, in bytes. Its biggest parts are the environment that a template has (1 MiB) and labels (half of that); in JSON a
+/// character takes six bytes at most.
+const MAX_RECORD: usize = 12 << 20;
 const RECORD: &str = "record.json";
 const NEW_RECORD: &str = "record.json.new";
 
@@ -86,8 +87,10 @@ impl Folder {
         read_bounded(&file, limit).map(Some)
     }
 
-    /// Puts a file in the place of the one before: whole, or not at all. Only the holder of the lock writes.
-    pub(crate) fn replace_file(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    /// Puts a file in the place of the one before: whole, or not at all, and never one that is longer than `limit`, as its readers take. Only the holder of
+    /// the lock writes.
+    pub(crate) fn replace_file(&self, name: &str, bytes: &[u8], limit: usize) -> std::io::Result<()> {
+        check_length(bytes, limit)?;
         let new = format!("{name}.new");
         let done = self
             .write_file(&new, bytes)
@@ -103,6 +106,8 @@ impl Folder {
     /// outlive the machine's crash anyway.
     pub(crate) fn write_record(&self, record: &StoredRecord) -> std::io::Result<()> {
         let bytes = serde_json::to_vec(record)?;
+        // What nobody could read would be in the way of all that looks at every sandbox.
+        check_length(&bytes, MAX_RECORD)?;
         let done = self.write_file(NEW_RECORD, &bytes).and_then(|()| {
             if record.private.owner.is_some() {
                 self.swap_record()?;
@@ -190,6 +195,15 @@ impl AsFd for Folder {
 /// Where the folder of `id` is, from the data folder.
 pub(super) fn place(id: &SandboxId) -> String {
     format!("sandboxes/{id}")
+}
+
+/// Refuses to write what a reader would refuse.
+pub(super) fn check_length(bytes: &[u8], limit: usize) -> std::io::Result<()> {
+    if bytes.len() <= limit {
+        return Ok(());
+    }
+    let why = format!("it takes {} bytes, and {limit} are read of it at most", bytes.len());
+    Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why))
 }
 
 pub(super) fn read_bounded(file: &OwnedFd, limit: usize) -> std::io::Result<Vec<u8>> {

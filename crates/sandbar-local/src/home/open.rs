@@ -131,8 +131,10 @@ impl Home {
         super::folder::read_bounded(&file, limit).map(Some)
     }
 
-    /// Puts a file in the place of the one before: whole, or not at all, and on the disk when this answers.
-    pub(crate) fn replace_at(&self, place: &str, bytes: &[u8]) -> std::io::Result<()> {
+    /// Puts a file in the place of the one before: whole, or not at all, and on the disk when this answers; never one that is longer than `limit`, as its
+    /// readers take.
+    pub(crate) fn replace_at(&self, place: &str, bytes: &[u8], limit: usize) -> std::io::Result<()> {
+        super::folder::check_length(bytes, limit)?;
         let new = format!("{place}.new-{}", crate::id::random_text(8)?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mut file = std::fs::File::from(openat(&self.dir, &new, flags, Mode::RUSR | Mode::WUSR)?);

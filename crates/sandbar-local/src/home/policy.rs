@@ -101,7 +101,7 @@ impl Folder {
 
     /// Keeps a policy in place of the one before: whole, or not at all.
     pub(crate) fn keep_policy(&self, policy: &SealedPolicy) -> io::Result<()> {
-        self.replace_file(POLICY, &serde_json::to_vec(policy)?)
+        self.replace_file(POLICY, &serde_json::to_vec(policy)?, MAX_POLICY)
     }
 }
 

@@ -17,7 +17,7 @@ const MAX_ORDERS: usize = super::protocol::MAX_LINE;
 /// its own, and where to tell of it, which the record has.
 pub(super) fn keep(folder: &Folder, orders: &CreateOrders) -> io::Result<()> {
     let kept = CreateOrders { owner: None, egress: None, audit: None, ..orders.clone() };
-    folder.replace_file(ORDERS, &serde_json::to_vec(&kept)?)
+    folder.replace_file(ORDERS, &serde_json::to_vec(&kept)?, MAX_ORDERS)
 }
 
 /// The orders by which a sandbox could be made as it is now: what changed since its creation stands in its record. `None` means that it was made by a

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use sandbar_core::{Error, ErrorKind, Result, TemplateId, UserName};
+use sandbar_core::{EnvVars, Error, ErrorKind, Result, TemplateId, UserName};
 use sandbar_engine::rootfs::Skeleton;
 use sandbar_engine::{HostPrograms, IdMode, Lower, Root};
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,9 @@ use super::{Layer, LayerId, TemplateDocument};
 use crate::error::fail;
 use crate::home::Home;
 use crate::template::{self, Base};
+
+/// Most bytes of a command, each word with its NUL: as of variables, which start with it.
+const MAX_COMMAND: usize = EnvVars::MAX_BYTES;
 
 /// What a sandbox boots from, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +47,43 @@ pub(crate) struct TemplateDefaults {
     /// The command that succeeds once the main command is ready: program and arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) ready: Vec<String>,
+}
+
+impl TemplateDefaults {
+    /// Refuses what no sandbox could start with.
+    pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
+        let Self { env, workdir, user: _, start, ready } = self;
+        let words = |argv: &[String]| argv.iter().map(|word| word.len() + 1).sum();
+        let sizes: [(&str, usize, usize); 4] = [
+            ("environment", self.env_bytes(), EnvVars::MAX_BYTES),
+            ("working folder", workdir.as_ref().map_or(0, String::len), sandbar_archive::MAX_PATH),
+            ("command", words(start), MAX_COMMAND),
+            ("ready command", words(ready), MAX_COMMAND),
+        ];
+        for (what, size, most) in sizes {
+            if size > most {
+                let why = format!("the template's {what} takes {size} bytes, and {most} are the most");
+                return Err(fail(ErrorKind::InvalidInput, operation, why));
+            }
+        }
+        match env.iter().find(|(name, value)| name.len() + 1 + value.len() > EnvVars::MAX_VARIABLE) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let name: String = name.chars().take(64).collect();
+                let why = format!(
+                    "the template's variable `{}` is longer than {} bytes with its value",
+                    name.escape_debug(),
+                    EnvVars::MAX_VARIABLE
+                );
+                Err(fail(ErrorKind::InvalidInput, operation, why))
+            }
+        }
+    }
+
+    /// What its variables take together, as [`EnvVars::bytes`] counts.
+    pub(crate) fn env_bytes(&self) -> usize {
+        self.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum()
+    }
 }
 
 impl Boot {

@@ -26,7 +26,7 @@ const MOVED_ROOT: &str = "fs/upper";
 /// As [`USR`], of such a layer.
 const MOVED_USR: &str = "fs/usr-upper";
 /// Longest document that is read, in bytes.
-const MAX_DOCUMENT: usize = 1 << 20;
+pub(super) const MAX_DOCUMENT: usize = 1 << 20;
 /// The form of a layer's document.
 pub(super) const VERSION: u32 = 1;
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use sandbar_core::Result;
 use sandbar_engine::{IdMode, LAYERS_FOLDER};
 
-use super::layer::{DOCUMENT, LAYERS};
+use super::layer::{DOCUMENT, LAYERS, MAX_DOCUMENT};
 use super::{LayerDocument, LayerId, StoreIds};
 use crate::error::{found, io_error};
 use crate::home::{Folder, Home, Pending, StoredRecord};
@@ -32,7 +32,7 @@ pub(crate) fn move_out(home: &Home, folder: &Folder, id: &LayerId, ids: &IdMode)
     let place = format!("{STAGE}/{DOCUMENT}");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     openat(folder, &place, flags, Mode::RUSR | Mode::WUSR).map_err(|cause| broken(cause.into()))?;
-    folder.replace_file(&place, &text).map_err(broken)?;
+    folder.replace_file(&place, &text, MAX_DOCUMENT).map_err(broken)?;
     renameat(folder, LAYERS_FOLDER, folder, format!("{STAGE}/{LAYERS_FOLDER}"))
         .and_then(|()| renameat(folder, STAGE, home, format!("{LAYERS}/{id}")))
         .map_err(|cause| broken(cause.into()))

@@ -81,6 +81,7 @@ impl TemplateDocument {
             let why = format!("`{}` is the built-in template", template::HOST);
             return Err(fail(ErrorKind::InvalidInput, "make a template", why).with_hint("choose another id"));
         }
+        self.defaults.check("make a template")?;
         for layer in &self.layers {
             if !home.has_layer(layer)? {
                 return Err(fail(
@@ -97,7 +98,7 @@ impl TemplateDocument {
         }
         let text =
             serde_json::to_vec_pretty(self).map_err(|cause| io_error("make a template", &resource, cause))?;
-        home.replace_at(&format!("{folder}/{DOCUMENT}"), &text)
+        home.replace_at(&format!("{folder}/{DOCUMENT}"), &text, MAX_DOCUMENT)
             .map_err(|cause| io_error("make a template", &resource, cause))
     }
 

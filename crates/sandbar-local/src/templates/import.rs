@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, fstat, open, openat};
+use rustix::io::Errno;
 use sandbar_core::{ErrorKind, Result, Template, TemplateId, UserName};
 use sandbar_engine::{Host, USER_ID};
 use sha2::{Digest as _, Sha256};
@@ -123,6 +124,7 @@ impl<'a> Import<'a> {
             return self.image(worker, folder, image);
         }
         self.no_image()?;
+        self.outside(folder)?;
         let (staged, root) = self.stage(worker)?;
         let owner = match self.options.owners.unwrap_or_default() {
             FolderOwners::Root => Some(0),
@@ -137,6 +139,31 @@ impl<'a> Import<'a> {
         let report = self.work(worker, "copying", Job::Copy { owner }, &[view.as_fd(), root.as_fd()])?;
         let part = self.by_content(worker, staged, root, report.bytes)?;
         Ok((vec![part], ImageConfig::default()))
+    }
+
+    /// Refuses a folder that the data folder is in: a copy of it would hold itself.
+    fn outside(&self, folder: BorrowedFd<'_>) -> Result<()> {
+        let broken = |cause: Errno| io_error(OPERATION, "the folders above the data folder", cause);
+        let number = |folder: BorrowedFd<'_>| fstat(folder).map(|stat| (stat.st_dev, stat.st_ino));
+        let wanted = number(folder).map_err(broken)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Layers are made in a folder of their own.
+        let mut at = openat(self.home, "layers", flags, Mode::empty()).map_err(broken)?;
+        loop {
+            let here = number(at.as_fd()).map_err(broken)?;
+            if here == wanted {
+                let home = self.home.path().display();
+                let why =
+                    format!("the folder holds the data folder `{home}` of sandbar, where the copy would go");
+                return Err(fail(ErrorKind::InvalidInput, OPERATION, why)
+                    .with_hint("choose a folder below it, or another data folder: `SANDBAR_HOME`"));
+            }
+            let above = openat(&at, "..", flags, Mode::empty()).map_err(broken)?;
+            if number(above.as_fd()).map_err(broken)? == here {
+                return Ok(());
+            }
+            at = above;
+        }
     }
 
     /// The source is a root file system: nothing is accepted and then not done.
@@ -243,6 +270,7 @@ impl<'a> Import<'a> {
         let mut descriptors: Vec<_> = views.iter().map(|fd| fd.as_fd()).collect();
         descriptors.push(root.as_fd());
         let report = self.work(worker, "looking for users", job, &descriptors)?;
+        parts.drain(..report.hidden.min(parts.len()));
         if report.entries > 0 {
             parts.push(self.by_content(worker, staged, root, report.bytes)?);
         }
@@ -253,6 +281,7 @@ impl<'a> Import<'a> {
             start: if self.options.start { config.command() } else { Vec::new() },
             ready: Vec::new(),
         };
+        defaults.check(OPERATION)?;
         if self.options.start && defaults.start.is_empty() {
             let why = "it has no command, and its command was to be the main command";
             return Err(image::bad(why).with_hint("leave the option out"));

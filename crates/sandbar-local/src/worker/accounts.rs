@@ -20,6 +20,8 @@ const GROUP: &str = "root:x:0:\nuser:x:1000:\n";
 const MAX_ID: u32 = 65_535;
 /// Longest list of users or groups that is read, in bytes: some ten thousand of them.
 const MAX_LIST: u64 = 1 << 20;
+/// Where a sandbox mounts something of its own, so that an image may have folders there and nothing else.
+const MOUNTED: [&CStr; 3] = [c"proc", c"sys", c"dev"];
 /// Most folders in the path of a working folder.
 const MAX_WORKDIR: usize = 64;
 
@@ -30,9 +32,25 @@ pub(super) fn complete(
     user: Option<&str>,
     workdir: Option<&str>,
 ) -> Result<Report, Failure> {
-    let layers = layers.iter().rev().map(reopen).collect::<Result<Vec<_>, _>>()?;
+    let mut layers = layers.iter().rev().map(reopen).collect::<Result<Vec<_>, _>>()?;
     let into = reopen(into)?;
     let mut report = Report::default();
+    for number in 1..layers.len() {
+        if is_opaque(&layers[number - 1], b".")? {
+            report.hidden = layers.len() - number;
+            layers.truncate(number);
+            break;
+        }
+    }
+    for name in MOUNTED {
+        if other(&layers, name)?.is_some() {
+            let why = format!(
+                "`/{}` is no folder in it, and something is to be mounted there",
+                name.to_string_lossy()
+            );
+            return Err(Failure::new(ErrorKind::InvalidInput, why));
+        }
+    }
     let etc = look_for(&layers, c"etc")?;
     let passwd = read(&etc, c"passwd")?;
     let group = read(&etc, c"group")?;
@@ -90,16 +108,17 @@ fn look_for(above: &[OwnedFd], name: &CStr) -> Result<Vec<OwnedFd>, Failure> {
     Ok(found)
 }
 
-/// Whether the name is something that is no folder, in the topmost layer that has it.
-fn is_other(above: &[OwnedFd], name: &CStr) -> Result<bool, Failure> {
+/// What the name is in the topmost layer that has it, if it is something and no folder.
+fn other(above: &[OwnedFd], name: &CStr) -> Result<Option<FileType>, Failure> {
     for folder in above {
         match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => {}
-            Ok(stat) => return Ok(kind(&stat) != FileType::Directory && !is_whiteout(&stat)),
+            Ok(stat) if is_whiteout(&stat) => return Ok(None),
+            Ok(stat) => return Ok(Some(kind(&stat)).filter(|kind| *kind != FileType::Directory)),
             Err(cause) => return Err(Failure::io("look at", name.to_bytes(), cause)),
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn read(above: &[OwnedFd], name: &CStr) -> Result<Option<String>, Failure> {
@@ -135,7 +154,9 @@ fn field(line: &str, number: usize) -> &str {
 /// The list of users with ours in it; `None` if it has it. A user of that name with another number gives way: what belongs to the sandbox' user has one number everywhere.
 fn with_user(list: &str) -> Option<String> {
     let id = ID.to_string();
-    if list.lines().any(|line| field(line, 0) == NAME && field(line, 2) == id) {
+    let mut named = list.lines().filter(|line| field(line, 0) == NAME).peekable();
+    // Whoever looks for the name finds the first, so one that is right does not make up for another.
+    if named.peek().is_some() && named.all(|line| field(line, 2) == id) {
         return None;
     }
     let ours = format!("{NAME}:x:{ID}:{ID}:{NAME}:/home/{NAME}:{}", shell(list));
@@ -251,9 +272,15 @@ fn folders(layers: &[OwnedFd], into: &OwnedFd, path: &str) -> Result<u64, Failur
     let mut is_missing = false;
     for name in &names {
         let name = CString::new(*name).map_err(|_| Failure::io("make", path.as_bytes(), Errno::INVAL))?;
-        if is_other(&here, &name)? {
-            // A link, most likely: it leads to where it leads.
-            return Ok(0);
+        match other(&here, &name)? {
+            None => {}
+            // It leads to where it leads.
+            Some(FileType::Symlink) => return Ok(0),
+            Some(_) => {
+                let why =
+                    format!("`{}` is no working folder: there is a file in its way", path.escape_debug());
+                return Err(Failure::new(ErrorKind::InvalidInput, why));
+            }
         }
         let found = look_for(&here, &name)?;
         is_missing |= found.is_empty();
@@ -318,6 +345,14 @@ mod tests {
         assert_eq!(lines[2], "node:x:1000:1000::/home/node:/bin/sh");
         assert_eq!(with_user(&with), None);
         assert!(with_user("user:x:7:7::/:/bin/sh").unwrap().starts_with("user:x:1000:"));
+        for list in [
+            "user:x:0:0::/:/bin/sh\nuser:x:1000:0::/:/bin/sh\n",
+            "user:x:1000:0::/:/bin/sh\nuser:x:0:0::/:/bin/sh\n",
+        ] {
+            let with = with_user(list).unwrap();
+            assert_eq!(with.lines().filter(|line| field(line, 0) == "user").count(), 1, "{with}");
+            assert!(with.contains("user:x:1000:"), "{with}");
+        }
         assert_eq!(with_group("root:x:0:").unwrap(), "root:x:0:\nuser:x:1000:\n");
         assert_eq!(with_group("node:x:1000:\n"), None);
         let list = with.as_str();

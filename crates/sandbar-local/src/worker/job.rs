@@ -109,6 +109,9 @@ pub(crate) struct Report {
     pub(crate) stream_digest: Option<String>,
     /// With [`Job::Complete`], the name of the user that was asked for.
     pub(crate) user: Option<String>,
+    /// With [`Job::Complete`], how many of the lowest layers are hidden as a whole by one above them. An overlay takes no notice of the mark that says so, as
+    /// it is on the root of a layer.
+    pub(crate) hidden: usize,
 }
 
 /// A job on its way.

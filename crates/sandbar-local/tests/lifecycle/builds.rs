@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use sandbar_core::{
     BuildCache, BuildLog, BuildSpec, BuildStep, Command, CreateOptions, EnvVars, Error, ErrorKind, GuestPath,
-    ProviderExt, Result, Sandbox, SandboxProvider, Template, TemplateId,
+    ProviderExt, Result, Sandbox, SandboxExt, SandboxProvider, Template, TemplateId, UserName,
 };
 
 use crate::support::{Bed, eventually};
@@ -113,6 +113,32 @@ async fn steps_see_what_was_before_them_and_sandboxes_what_came_of_all() {
     let sandbox = from(&bed, "app").await;
     let look = "cat /home/user/app/out /home/user/app/src/in.txt; ls /home/user/app; stat -c %U /home/user/app/src/in.txt";
     assert_eq!(text(&*sandbox, look).await, "copiedcopieddone\nout\nsrc\nuser");
+    sandbox.destroy().await.expect("destroyed");
+    tidy(&bed).await;
+}
+
+#[tokio::test]
+async fn files_are_copied_right_below_the_root_too() {
+    let Some(bed) = Bed::new() else { return };
+    if !crate::support::has_root_inside() {
+        eprintln!("skipped: with one id nobody in a sandbox may write there");
+        return;
+    }
+    let steps = vec![
+        BuildStep::User(UserName::new("root").expect("a name")),
+        BuildStep::Copy { tar: tar_of("entry.txt", "copied"), to: at("/") },
+        run("cat /entry.txt; echo; ls -A /"),
+    ];
+    let (said, built) = build(&bed, BuildSpec::new(id("app"), steps)).await;
+    built.expect("built");
+    assert!(said.lines.iter().any(|line| line == "copied"), "{said:?}");
+    assert!(!said.lines.iter().any(|line| line.starts_with(".sandbar")), "{said:?}");
+    let sandbox = from(&bed, "app").await;
+    assert_eq!(text(&*sandbox, "cat /entry.txt").await, "copied");
+    // For others than a build it stays refused.
+    let tar = futures::stream::iter([Ok(tar_of("x", "x"))]);
+    let refused = sandbox.require_archive().expect("archives").import(&at("/"), Box::pin(tar)).await;
+    assert_eq!(refused.expect_err("refused").kind(), sandbar_core::ErrorKind::InvalidInput);
     sandbox.destroy().await.expect("destroyed");
     tidy(&bed).await;
 }

@@ -202,13 +202,18 @@ async fn a_capture_path_has_to_be_a_file_of_the_sandbox_own() {
     let mount = HostMount { source: shared, target: at("/home/user/data/in"), access: MountAccess::ReadOnly };
     let sandbox =
         bed.provider().create(CreateOptions::new().with_host_mount(mount)).await.expect("a sandbox");
-    text(&*sandbox, "mkdir own; ln -s data/in way; ln -s /proc/self self").await;
+    text(
+        &*sandbox,
+        "mkdir own; ln -s data/in way; ln -s /proc/self self; ln -s nowhere dangling; ln -s own near",
+    )
+    .await;
     let provider = bed.provider();
     let templates = provider.require_templates().expect("templates");
     for (path, kind, word) in [
         ("/home/user/data/in", ErrorKind::InvalidInput, "is on what is mounted at `/home/user/data/in`"),
         ("/home/user/data/in/file", ErrorKind::InvalidInput, "is on what is mounted"),
         ("/home/user/way/file", ErrorKind::InvalidInput, "is on what is mounted"),
+        ("/home/user/way", ErrorKind::InvalidInput, "is on what is mounted"),
         ("/home/user/data", ErrorKind::InvalidInput, "holds what is mounted"),
         ("/home", ErrorKind::InvalidInput, "holds what is mounted"),
         ("/", ErrorKind::InvalidInput, "holds what is mounted"),
@@ -225,7 +230,11 @@ async fn a_capture_path_has_to_be_a_file_of_the_sandbox_own() {
         assert!(templates.get(&id("refused")).await.expect("an answer").is_none());
     }
     templates
-        .commit(options(&*sandbox, "fine", &["/home/user/own", "/usr/bin", "/bin/sh"]))
+        .commit(options(
+            &*sandbox,
+            "fine",
+            &["/home/user/own", "/home/user/near", "/home/user/dangling", "/usr/bin", "/bin/sh"],
+        ))
         .await
         .expect("committed");
     sandbox.destroy().await.expect("destroyed");

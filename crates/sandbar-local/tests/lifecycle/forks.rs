@@ -464,3 +464,44 @@ async fn a_long_copy_keeps_nobody_out_of_the_store() {
     assert_eq!(text(&*copy, "stat -c %s ~/data").await, "30000000");
     end(&bed, &[&*copy, &*parent]).await;
 }
+
+#[tokio::test]
+async fn what_is_in_memory_only_stays_with_the_parent() {
+    let Some(bed) = Bed::new() else { return };
+    let parent = create(&bed.provider()).await;
+    for (make, look, seen) in [
+        ("echo here > /dev/shm/mark", "cat /dev/shm/mark", "here"),
+        ("rm /dev/shm/mark; ipcmk -M 4096 >/dev/null", "ipcs -m | grep -c 4096", "1"),
+    ] {
+        text(&*parent, make).await;
+        let (copy, outcome) = fork(&*parent).await;
+        assert_ne!(outcome.mechanism, "layer", "{make}");
+        assert_eq!(text(&*parent, look).await, seen, "{make}");
+        copy.destroy().await.expect("destroyed");
+    }
+    // With nothing of that any more it is as before.
+    text(&*parent, "ipcrm --all=shm").await;
+    let (copy, outcome) = fork(&*parent).await;
+    assert_eq!(outcome.mechanism, "layer");
+    end(&bed, &[&*parent, &*copy]).await;
+}
+
+#[tokio::test]
+async fn what_an_import_puts_together_is_in_no_copy() {
+    let Some(bed) = Bed::new() else { return };
+    let parent = create(&bed.provider()).await;
+    let name = ".sandbar-import-0123456789abcdef01234567";
+    // Something runs, so that it is copied under it.
+    text(
+        &*parent,
+        &format!("mkdir -p ~/{name}/new && echo half > ~/{name}/new/file && (sleep 1000 >/dev/null 2>&1 &)"),
+    )
+    .await;
+    let (copy, outcome) = fork(&*parent).await;
+    assert_ne!(outcome.mechanism, "layer");
+    if outcome.mechanism != "subvolume" {
+        assert_eq!(text(&*copy, "ls -A ~ | grep -c sandbar-import || true").await, "0");
+    }
+    assert_eq!(text(&*parent, &format!("cat ~/{name}/new/file")).await, "half");
+    end(&bed, &[&*parent, &*copy]).await;
+}

@@ -405,6 +405,78 @@ async fn an_image_of_many_layers_has_fewer_here() {
     sandbox.destroy().await.unwrap();
 }
 
+/// An overlay takes no notice of a mark on the root of a layer, so it has to be the lowest.
+#[tokio::test]
+async fn a_layer_that_hides_all_below_it_is_the_lowest() {
+    let Some(bed) = Bed::new() else { return };
+    let provider = bed.provider();
+    let (low, high) = (bed.scratch().join("low"), bed.scratch().join("high"));
+    write(&low.join("old/file"), "old");
+    put_shell(&high);
+    write(&high.join(".wh..wh..opq"), "");
+    let image = bed.scratch().join("image");
+    layout(&image, &[pack(&low), pack(&high)], &json!({ "Env": ["PATH=/bin"] }));
+    // The second time its layers are there already.
+    for name in ["one", "two"] {
+        import(&provider, name, TemplateSource::Folder(image.clone())).await.unwrap();
+        let sandbox = boot(&provider, name).await;
+        assert_eq!(says(&*sandbox, "sh", &["-c", "echo here"]).await, "here\n");
+        assert_eq!(reads(&*sandbox, "/old/file").await.unwrap_err().kind(), ErrorKind::NotFound);
+        sandbox.destroy().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_no_sandbox_could_start_with_is_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let provider = bed.provider();
+    let root = bed.scratch().join("low");
+    put_shell(&root);
+    write(&root.join("app/file"), "");
+    let strange = bed.scratch().join("strange");
+    put_shell(&strange);
+    std::os::unix::fs::symlink("/elsewhere", strange.join("proc")).unwrap();
+    let long = "x".repeat(3_000_000);
+    let many: Vec<_> = (0..25).map(|number| format!("V{number}={}", "x".repeat(100_000))).collect();
+    for (number, (folder, config, word)) in [
+        (&root, json!({ "Env": [format!("A={long}")] }), "environment takes"),
+        (&root, json!({ "Env": many }), "environment takes"),
+        (&root, json!({ "Env": [format!("A={}", "x".repeat(131_072))] }), "`A` is longer"),
+        (&root, json!({ "WorkingDir": "/app/file/below" }), "is no working folder"),
+        (&strange, json!({}), "`/proc` is no folder"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let image = bed.scratch().join(format!("image-{number}"));
+        layout(&image, &[pack(folder)], &config);
+        let error = import(&provider, "bad", TemplateSource::Folder(image)).await.expect_err(word);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.message().contains(word) && error.message().len() < 1000, "{word}: {error}");
+    }
+    // Variables of the template and of the caller, which would be too many together.
+    let image = bed.scratch().join("image");
+    let half: Vec<_> = (0..6).map(|number| format!("V{number}={}", "x".repeat(100_000))).collect();
+    layout(&image, &[pack(&root)], &json!({ "Env": half }));
+    import(&provider, "half", TemplateSource::Folder(image)).await.unwrap();
+    let mut options = CreateOptions::new().with_template(id("half"));
+    for number in 0..6 {
+        options.env.insert(format!("W{number}"), "x".repeat(100_000)).unwrap();
+    }
+    let error = provider.create(options).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidInput && error.message().contains("variables take"), "{error}");
+    provider.require_templates().unwrap().remove(&id("half")).await.unwrap();
+    // A copy that would hold itself.
+    let holder = bed.home().parent().unwrap().to_owned();
+    for folder in [holder, bed.home(), bed.home().join("layers")] {
+        let error = import(&provider, "bad", TemplateSource::Folder(folder.clone())).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{}: {error}", folder.display());
+        assert!(error.message().contains("holds the data folder"), "{}: {error}", folder.display());
+    }
+    assert!(provider.require_templates().unwrap().get(&id("bad")).await.unwrap().is_none());
+    assert!(layers_left(&bed).is_empty(), "{:?}", layers_left(&bed));
+}
+
 #[tokio::test]
 async fn what_is_damaged_or_strange_is_refused_and_leaves_nothing() {
     let Some(bed) = Bed::new() else { return };

@@ -122,9 +122,30 @@ pub struct ArchiveReport {
     pub bytes: u64,
 }
 
+/// How the folders are called, in hexadecimal digits after this, in which an import puts together what is to be moved to its place.
+pub const ARCHIVE_STAGING_PREFIX: &str = ".sandbar-import-";
+/// How many digits those are.
+pub const ARCHIVE_STAGING_DIGITS: usize = 24;
+
+/// Whether a name is that of such a folder.
+pub fn is_archive_staging(name: &[u8]) -> bool {
+    name.strip_prefix(ARCHIVE_STAGING_PREFIX.as_bytes()).is_some_and(|digits| {
+        digits.len() == ARCHIVE_STAGING_DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_an_import_makes_is_taken_for_it() {
+        let name = format!("{ARCHIVE_STAGING_PREFIX}0123456789abcdef01234567");
+        assert!(is_archive_staging(name.as_bytes()));
+        for other in [ARCHIVE_STAGING_PREFIX, &name[1..], &name[..name.len() - 1], &format!("{name}0"), "x"] {
+            assert!(!is_archive_staging(other.as_bytes()), "{other}");
+        }
+    }
 
     #[test]
     fn signature_has_the_published_value() {

@@ -21,9 +21,9 @@ mod timestamp;
 pub use code::{Code, RpcError, reason};
 pub use fast::{Channel, data_frame, decode_process_event, decode_stream_input, input_frame};
 pub use files::{
-    ARCHIVE_ERROR_TRAILER, ArchiveReport, ComposeRequest, FileEntry, METADATA_HEADER_PREFIX,
-    METADATA_KEY_MAX, METADATA_TOTAL_MAX, METADATA_XATTR_PREFIX, Operation, metadata_from_headers, sign,
-    signature_matches, tokens_equal,
+    ARCHIVE_ERROR_TRAILER, ARCHIVE_STAGING_DIGITS, ARCHIVE_STAGING_PREFIX, ArchiveReport, ComposeRequest,
+    FileEntry, METADATA_HEADER_PREFIX, METADATA_KEY_MAX, METADATA_TOTAL_MAX, METADATA_XATTR_PREFIX,
+    Operation, is_archive_staging, metadata_from_headers, sign, signature_matches, tokens_equal,
 };
 pub use filesystem::{
     CreateWatcherResponse, EntryInfo, EntryResponse, EventType, FileType, FilesystemEvent, ListDirRequest,

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FileType, Mode, Stat, XattrFlags, fsetxattr, linkat, makedev, mkdirat, mknodat};
 use rustix::io::Errno;
+use sandbar_wire::envd::is_archive_staging;
 
 use super::file::Copier;
 use super::{
@@ -90,6 +91,8 @@ impl Merge<'_, '_> {
         for (name, found) in look(sources, path)? {
             let whole = joined(path, &name);
             match found {
+                // What an import puts together there is not the sandbox' yet, and would be nobody's in a copy.
+                Found::Folder { .. } if is_archive_staging(name.to_bytes()) => {}
                 Found::Gone if self.keep_whiteouts => {
                     mknodat(into, &name, FileType::CharacterDevice, Mode::empty(), makedev(0, 0))
                         .map_err(|cause| Failure::io("mark as gone", &whole, cause))?;
