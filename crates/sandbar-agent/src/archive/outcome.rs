@@ -40,7 +40,7 @@ fn code_of(error: &io::Error) -> u16 {
     match error.kind() {
         io::ErrorKind::NotFound => 404,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 403,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => 507,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => 507,
         io::ErrorKind::NotADirectory
         | io::ErrorKind::IsADirectory
         | io::ErrorKind::InvalidFilename

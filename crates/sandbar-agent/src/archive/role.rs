@@ -22,6 +22,7 @@ const GO_FD: i32 = 3;
 pub fn archive_main(args: impl IntoIterator<Item = OsString>) -> i32 {
     let _ = rustix::thread::set_name(c"sandbar-archive");
     process::share_one_heap();
+    process::outlive_file_size_limit();
     let args: Vec<OsString> = args.into_iter().collect();
     let args: Vec<&OsString> = args.iter().collect();
     let outcome = match args.as_slice() {

@@ -24,6 +24,9 @@ pub use identity::{Capabilities, Identity};
 pub use inherited::{take_descriptor, take_network};
 pub use oom::OomScore;
 pub use pty::{foreground_group, resize};
-pub use signals::{SignalQueue, become_quiet_parent, hide_from_ptrace, release_free_memory, share_one_heap};
+pub use signals::{
+    SignalQueue, become_quiet_parent, hide_from_ptrace, outlive_file_size_limit, release_free_memory,
+    share_one_heap,
+};
 pub use spawn::{Resource, Rlimit, Spawn, SpawnError, Stdin, Stdio};
 pub use tree::{Reach, Tree, kill_orphans, signal_all, signal_below};

@@ -10,6 +10,13 @@ pub fn become_quiet_parent() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
+/// Makes a write above the limit on the size of files fail, where it would end this process.
+#[expect(unsafe_code, reason = "the standard library can't set a signal's disposition")]
+pub fn outlive_file_size_limit() {
+    // SAFETY: ignoring a signal installs no handler. The two arguments are valid; it can't fail.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Keeps other processes of the same user from attaching to this one or reading its memory.
 pub fn hide_from_ptrace() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)

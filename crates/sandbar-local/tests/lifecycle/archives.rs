@@ -400,3 +400,19 @@ async fn absolute_links_are_taken_where_they_stay_inside() {
     sandbox.destroy().await.expect("destroyed");
     bed.assert_empty("after links").await;
 }
+
+#[tokio::test]
+async fn a_file_above_the_limit_on_disk_is_named() {
+    let Some(bed) = Bed::new() else { return };
+    let options = CreateOptions::new().with_resources(Resources::default().with_disk_bytes(64 << 20));
+    let sandbox = bed.provider().create(options).await.expect("a sandbox");
+    let tar = zeros("big.bin", 80 << 20);
+    let archive = sandbox.require_archive().expect("archives");
+    let error = archive.import(&at("/home/user/in"), tar).await.expect_err("too large");
+    assert_eq!(error.kind(), ErrorKind::LimitExceeded, "{error:?}");
+    assert!(error.message().contains("big.bin"), "{error:?}");
+    assert_eq!(hidden(&*sandbox).await, 0);
+    assert!(sandbox.files().stat(&at("/home/user/in")).await.expect("an answer").is_none());
+    sandbox.destroy().await.expect("destroyed");
+    bed.assert_empty("after it").await;
+}
