@@ -287,3 +287,38 @@ fn attributes_of_users_pass_and_no_others() {
     let error = Pack::new().run(tree.as_fd(), b"top", &mut io::sink()).unwrap_err();
     assert!(error.to_string().contains("user.a=b"), "{error}");
 }
+
+#[test]
+fn a_file_that_becomes_shorter_is_an_error_and_the_archive_has_no_end() {
+    let from = tempdir().unwrap();
+    let top = from.path().join("top");
+    fs::create_dir(&top).unwrap();
+    let shrinking = top.join("shrinking");
+    fs::write(&shrinking, vec![b'x'; 1 << 20]).unwrap();
+    let mut shorten = |progress: sandbar_archive::Progress| {
+        if progress.bytes > 0 {
+            fs::File::options().write(true).open(&shrinking).unwrap().set_len(100).unwrap();
+        }
+    };
+    let tree = fs::File::open(&top).unwrap();
+    let mut tar = Vec::new();
+    let packed = Pack::new().with_progress(&mut shorten).run(tree.as_fd(), b"top", &mut tar);
+    let error = packed.unwrap_err();
+    assert!(error.to_string().contains("shrinking") && error.to_string().contains("shorter"), "{error}");
+    assert!(!tar.ends_with(&[0; 1024]));
+}
+
+#[test]
+fn bits_that_give_privileges_are_left_out_with_the_owners() {
+    let from = tempdir().unwrap();
+    let top = from.path().join("top");
+    fs::create_dir(&top).unwrap();
+    fs::write(top.join("file"), "x").unwrap();
+    fs::set_permissions(top.join("file"), fs::Permissions::from_mode(0o6755)).unwrap();
+    fs::set_permissions(&top, fs::Permissions::from_mode(0o3777)).unwrap();
+    let tar = pack(&top, "top");
+    let mut archive = tar::Archive::new(&tar[..]);
+    let modes: Vec<_> =
+        archive.entries().unwrap().map(|entry| entry.unwrap().header().mode().unwrap()).collect();
+    assert_eq!(modes, [0o777, 0o755]);
+}

@@ -29,11 +29,22 @@ pub struct Pack<'a> {
 /// Whose the members are in the archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PackOwners {
-    /// Owner and group 0, without names: whoever unpacks decides.
+    /// Owner and group 0, without names: whoever unpacks decides. Rights without set-user-id, set-group-id and sticky bits, which root would give to root's
+    /// files by unpacking.
     #[default]
     Zero,
-    /// The numbers that the files have.
+    /// The numbers that the files have, and all of their rights.
     AsIs,
+}
+
+impl PackOwners {
+    /// The bits of a mode that pass.
+    fn rights(self) -> u32 {
+        match self {
+            Self::Zero => 0o777,
+            Self::AsIs => 0o7777,
+        }
+    }
 }
 
 /// What was packed.
@@ -45,7 +56,7 @@ pub struct PackReport {
     pub bytes: u64,
     /// Sockets, pipes and devices that were left out.
     pub skipped: u64,
-    /// Files that changed their size while they were read: what was announced is what is there, cut off or filled with zeros.
+    /// Files that grew while they were read: what was announced is what is there. One that became shorter is an error.
     pub changed: u64,
     /// Entries that were gone before they were read.
     pub vanished: u64,

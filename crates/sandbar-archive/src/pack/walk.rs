@@ -195,24 +195,19 @@ impl<'a, 'h, W: Write> Walk<'a, 'h, W> {
     /// Exactly as many bytes as were announced.
     fn content(&mut self, file: BorrowedFd<'_>, size: u64) -> Result<(), ArchiveError> {
         let mut left = size;
-        let mut ended = false;
         while left > 0 {
             self.hooks.check()?;
             let wanted = self.chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let chunk = &mut self.chunk[..wanted];
-            let read = if ended {
-                chunk.fill(0);
-                wanted
-            } else {
-                match rustix::io::read(file, &mut *chunk) {
-                    Ok(0) => {
-                        ended = true;
-                        self.report.changed += 1;
-                        continue;
-                    }
-                    Err(Errno::INTR) => continue,
-                    read => read.map_err(|error| ArchiveError::io("read it", error))?,
+            let read = match rustix::io::read(file, &mut *chunk) {
+                // What was announced is not there any more, and nothing else would be true.
+                Ok(0) => {
+                    let text =
+                        format!("it became shorter while it was read: {left} of {size} bytes are gone");
+                    return Err(ArchiveError::refused(text));
                 }
+                Err(Errno::INTR) => continue,
+                read => read.map_err(|error| ArchiveError::io("read it", error))?,
             };
             self.output.write_all(&chunk[..read]).map_err(written)?;
             left -= read as u64;
@@ -220,7 +215,7 @@ impl<'a, 'h, W: Write> Walk<'a, 'h, W> {
             self.tell();
         }
         let after = fstat(file).map_err(|error| ArchiveError::io("look at it", error))?;
-        if !ended && u64::try_from(after.st_size).unwrap_or(0) != size {
+        if u64::try_from(after.st_size).unwrap_or(0) != size {
             self.report.changed += 1;
         }
         Ok(())
@@ -241,7 +236,7 @@ impl<'a, 'h, W: Write> Walk<'a, 'h, W> {
         let mut member = Member {
             path: path.to_vec(),
             kind,
-            mode: status.st_mode & 0o7777,
+            mode: status.st_mode & self.owners.rights(),
             uid,
             gid,
             mtime: (status.st_mtime, u32::try_from(status.st_mtime_nsec).unwrap_or(0)),

@@ -26,9 +26,9 @@ pub(crate) struct ImportArgs {
 
 /// Pack a folder or file of a sandbox into a tar archive on standard output
 ///
-/// Its members begin with the last name of the path, and are in the order of their names. Owners are left out; so are sockets, pipes and devices. Hard links are kept, parts of a second and the extended attributes of users (`user.`) too.
+/// Its members begin with the last name of the path, and are in the order of their names. Owners are left out; so are set-user-id, set-group-id and sticky bits, sockets, pipes and devices. Hard links are kept, parts of a second and the extended attributes of users (`user.`) too.
 ///
-/// What can't be read to its end is an error, and the archive then lacks its end marker.
+/// What can't be read to its end, a file that becomes shorter meanwhile, is an error, and the archive then lacks its end marker.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

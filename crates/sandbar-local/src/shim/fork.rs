@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_micros(200);
 
 /// Nothing but the agent holds the files: the writable layers become a read-only one, and another agent goes on over it.
 pub(crate) const LAYER: &str = "layer";
+/// Layers of a stack that another is laid on by moving: so far below the most of an overlay that copies of its copies find room too.
+const MOST_LAYERS: usize = sandbar_engine::MAX_LOWERS - 8;
 
 /// Makes the layer. Nothing of it goes before somebody else names it, as long as the store is held.
 pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<(Snapped, StoreLock)> {
@@ -70,6 +72,10 @@ async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Optio
     let store = hold_store(shared).await?;
     if let Some(merged) = merged {
         merged.apply_if_there(&shared.home, &mut orders.boot.layers)?;
+    }
+    if orders.boot.layers.len() >= MOST_LAYERS {
+        // Many copies at once, before the stack was made shorter: the parent's stays as deep as it is by copying.
+        return Ok(None);
     }
     let Some(quiet) = Silent::of(shared).await? else { return Ok(None) };
     // The next agent goes on with them: who connects meanwhile waits, and is served.

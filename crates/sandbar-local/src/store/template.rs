@@ -16,6 +16,8 @@ const TEMPLATES: &str = "templates";
 const DOCUMENT: &str = "template.json";
 /// Longest document that is read, in bytes.
 const MAX_DOCUMENT: usize = 4 << 20;
+/// Longest label, in bytes: as of a sandbox'.
+const MAX_LABEL: usize = 4096;
 /// The form of a template's document.
 const VERSION: u32 = 1;
 
@@ -82,6 +84,10 @@ impl TemplateDocument {
             return Err(fail(ErrorKind::InvalidInput, "make a template", why).with_hint("choose another id"));
         }
         self.defaults.check("make a template")?;
+        if let Some(length) = self.label.as_ref().map(String::len).filter(|length| *length > MAX_LABEL) {
+            let why = format!("the template's label takes {length} bytes, and {MAX_LABEL} are the most");
+            return Err(fail(ErrorKind::InvalidInput, "make a template", why));
+        }
         for layer in &self.layers {
             if !home.has_layer(layer)? {
                 return Err(fail(

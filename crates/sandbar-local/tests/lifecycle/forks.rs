@@ -505,3 +505,27 @@ async fn what_an_import_puts_together_is_in_no_copy() {
     assert_eq!(text(&*parent, &format!("cat ~/{name}/new/file")).await, "half");
     end(&bed, &[&*parent, &*copy]).await;
 }
+
+/// More at once than the stack of layers is made shorter for meanwhile.
+#[tokio::test]
+async fn many_copies_at_once_of_an_idle_one_all_come() {
+    const FORKERS: usize = 8;
+    const EACH: usize = 6;
+    let Some(bed) = Bed::new() else { return };
+    let parent = create(&bed.provider()).await;
+    text(&*parent, "echo mine > ~/file").await;
+    let forkers = (0..FORKERS).map(|_| {
+        let parent = Arc::clone(&parent);
+        tokio::spawn(async move {
+            for _ in 0..EACH {
+                let (copy, _) = fork(&*parent).await;
+                assert_eq!(text(&*copy, "cat ~/file").await, "mine");
+                copy.destroy().await.expect("destroyed");
+            }
+        })
+    });
+    for forker in forkers.collect::<Vec<_>>() {
+        forker.await.expect("all came");
+    }
+    end(&bed, &[&*parent]).await;
+}
