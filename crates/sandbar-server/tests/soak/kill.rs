@@ -46,7 +46,7 @@ async fn killed_in_the_middle_it_has_all_of_it_again() {
             served.kill();
         };
         tokio::join!(using, killing);
-        served.start_again();
+        served.start_again().await;
         let known = known.into_inner().unwrap_or_else(PoisonError::into_inner);
         println!("round {round}: {} sandboxes", known.len());
         for known in &known {

@@ -5,14 +5,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use sandbar::{ProviderExt as _, Query, SandboxProvider};
 use sandbar_server::KeyStore;
 
 use crate::api::Api;
-use crate::common::PATIENCE;
 use crate::look;
 
 /// Descriptors that the server and this process may have: it keeps three for each connection, and half of its places for one address.
@@ -33,7 +32,7 @@ impl Served {
         let keys = KeyStore::open(&folder.path().join("data")).expect("the store opens");
         let key = keys.create("soak", None).await.expect("a key").text;
         drop(keys);
-        let (child, address) = serve(folder.path(), ([127, 0, 0, 1], 0).into());
+        let (child, address) = serve(folder.path(), ([127, 0, 0, 1], 0).into()).expect("the server starts");
         Self { api: Api { address, key }, child, folder }
     }
 
@@ -43,9 +42,17 @@ impl Served {
         self.child.wait().expect("it ends");
     }
 
-    /// Starts it again where it was.
-    pub(crate) fn start_again(&mut self) {
-        (self.child, _) = serve(self.folder.path(), self.api.address);
+    /// Starts it again where it was: as soon as the port is free, which somebody else's connection may have for a moment.
+    pub(crate) async fn start_again(&mut self) {
+        let (folder, address) = (self.folder.path().to_owned(), self.api.address);
+        let started = async || match serve(&folder, address) {
+            Some((child, _)) => {
+                self.child = child;
+                true
+            }
+            None => false,
+        };
+        look::eventually("the server starts again", started).await;
     }
 
     /// Asks it to end, and waits for that.
@@ -105,7 +112,8 @@ impl Drop for Served {
     }
 }
 
-fn serve(folder: &Path, address: SocketAddr) -> (Child, SocketAddr) {
+/// Starts it, and answers where it is; `None` if it ended instead.
+fn serve(folder: &Path, address: SocketAddr) -> Option<(Child, SocketAddr)> {
     let helper = std::env::var_os("SANDBAR_HELPER").expect("SANDBAR_HELPER names the executable");
     let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).expect("a log");
     let mut child = Command::new(helper)
@@ -122,15 +130,16 @@ fn serve(folder: &Path, address: SocketAddr) -> (Child, SocketAddr) {
         .expect("the server starts");
     let stdout = child.stdout.take().expect("its output");
     let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-    let begun = Instant::now();
     let origin =
         lines.find_map(|line| line.strip_prefix("export E2B_SANDBOX_URL=http://").map(str::to_owned));
-    let address = origin.and_then(|origin| origin.parse().ok());
-    let text = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
-    assert!(begun.elapsed() < PATIENCE, "it took long to start");
+    let Some(address) = origin.and_then(|origin| origin.parse().ok()) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        return None;
+    };
     // Reads on, so that the server never writes to nobody.
     std::thread::spawn(move || lines.for_each(drop));
-    (child, address.unwrap_or_else(|| panic!("it says where it is: {text}")))
+    Some((child, address))
 }
 
 /// Raises what this process and its children may have open, as far as it may.
