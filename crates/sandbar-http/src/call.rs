@@ -15,7 +15,10 @@ pub(crate) struct Call {
     pub(crate) url: Url,
     /// Our own id of it, the same for all attempts: `X-Request-Id`.
     pub(crate) id: String,
+    /// Whether the transport may send it twice.
     pub(crate) may_repeat: bool,
+    /// Whether the caller may: it makes another key each time.
+    pub(crate) is_harmless: bool,
     pub(crate) redactor: Redactor,
 }
 
@@ -34,9 +37,10 @@ impl Call {
         }
     }
 
-    /// What to say about trying again after something that the server may have acted on: `repeated` where that does no harm.
+    /// What to say about trying again after something that the server may have acted on: `repeated` where that does no
+    /// harm, whoever does it.
     pub(crate) fn after_effect(&self, repeated: Retry) -> Retry {
-        if self.may_repeat { repeated } else { Retry::OutcomeUnknown }
+        if self.is_harmless { repeated } else { Retry::OutcomeUnknown }
     }
 }
 

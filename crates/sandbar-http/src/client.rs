@@ -38,16 +38,13 @@ struct Inner {
     http: reqwest::Client,
     config: Config,
     redactor: Redactor,
-    /// Why no `https` address can be reached, if so.
-    untrusting: Option<String>,
 }
 
 impl Client {
     /// A client; nothing is connected yet.
     pub fn new(config: Config) -> Result<Self> {
-        let (tls, untrusting) = tls::settings(&config)?;
         let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
+            .tls_backend_preconfigured(tls::settings(&config)?)
             // A redirection would take the key along to wherever it leads.
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
@@ -68,7 +65,7 @@ impl Client {
                 .with_backend(config.backend)
         })?;
         let redactor = Redactor::new(&config.secrets);
-        Ok(Self(Arc::new(Inner { http, config, redactor, untrusting })))
+        Ok(Self(Arc::new(Inner { http, config, redactor })))
     }
 
     /// Sends a request and reads the whole answer, whatever its status. An error says that there is no answer, and whether the request may be sent
@@ -139,7 +136,7 @@ impl Client {
         let config = &self.0.config;
         let own = |error: Error| error.with_backend(config.backend);
         request.take_fault().map_err(own)?;
-        let call = Call {
+        Ok(Call {
             operation: request.operation,
             backend: config.backend,
             resource: request.resource.take(),
@@ -147,12 +144,9 @@ impl Client {
             url: url::parse(request.operation, &request.url).map_err(own)?,
             id: Uuid::new_v4().to_string(),
             may_repeat: request.idempotency.may_repeat(),
+            is_harmless: request.idempotency == Idempotency::Safe,
             redactor: self.0.redactor.with(&request.secrets),
-        };
-        match &self.0.untrusting {
-            Some(why) if call.url.scheme() == "https" => Err(Fault::untrusting(why).into_error(&call)),
-            _ => Ok(call),
-        }
+        })
     }
 
     fn headers(&self, request: &Request, call: &Call) -> Result<HeaderMap> {

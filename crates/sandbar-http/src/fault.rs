@@ -61,21 +61,20 @@ impl Fault {
     fn unconnected(error: &reqwest::Error, reason: &str, url: &Url) -> Self {
         let place = crate::url::place(url);
         if any(error, &|e| e.downcast_ref::<rustls::Error>().is_some()) {
-            let message = format!("`{place}` can't be trusted: {reason}");
+            let is_about_trust = any(error, &|e| {
+                use rustls::Error::{General, InvalidCertificate};
+                matches!(e.downcast_ref(), Some(InvalidCertificate(_) | General(_)))
+            });
+            let why = if is_about_trust { "can't be trusted" } else { "can't be talked to over TLS" };
+            let message = format!("`{place}` {why}: {reason}");
             let mut fault = Self::new(Stage::Refused, ErrorKind::Unavailable, message);
-            fault.hint = Some("to trust a certificate of your own, name its file in `SSL_CERT_FILE`");
+            fault.hint = is_about_trust.then_some(
+                "install the system's root certificates, or name a file of those to trust in `SSL_CERT_FILE`",
+            );
             return fault;
         }
         let reason = if error.is_timeout() { "it took too long" } else { reason };
         Self::new(Stage::Unsent, ErrorKind::Unavailable, format!("no connection to `{place}`: {reason}"))
-    }
-
-    pub(crate) fn untrusting(why: &str) -> Self {
-        let message = format!("no `https` address can be reached: {why}");
-        let mut fault = Self::new(Stage::Refused, ErrorKind::Config, message);
-        fault.hint =
-            Some("install the system's root certificates, or name a file of them in `SSL_CERT_FILE`");
-        fault
     }
 
     /// No answer, or not the end of it, in time.

@@ -5,7 +5,8 @@ use http::Method;
 pub enum Idempotency {
     /// The second time changes nothing: reads, and writes that say what shall be and not what shall be done.
     Safe,
-    /// The server knows the second by this key, which is sent as `Idempotency-Key`, and does it once.
+    /// The server knows the second by this key, which is sent as `Idempotency-Key`, and does it once. Errors say
+    /// [`OutcomeUnknown`](sandbar_core::Retry::OutcomeUnknown) as with [`Idempotency::Never`]: another call would have another key.
     Keyed(String),
     /// The second time does it twice. Sent again only where it is certain that the first did nothing.
     Never,

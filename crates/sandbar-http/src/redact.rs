@@ -25,10 +25,10 @@ pub const SHORTEST_SECRET: usize = 4;
 
 static BY_NAME: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     [
-        // A member of a JSON object, also one that is cut off.
-        r#""[^"\\]*(?i-u:token|secret|passw|signature|cookie|credential|authorization|(?:api|access|private)[_-]?key)[^"\\]*"[ \t\r\n]*:[ \t\r\n]*"((?:[^"\\]|\\.)*)"#,
+        // A member of a JSON object, also one that is cut off or stands in a text itself.
+        r#""[^"\\]*(?i-u:token|secret|passw|signature|cookie|credential|authorization|(?:api|access|private)[_-]?key)[^"\\]*\\*"[ \t\r\n]*:[ \t\r\n]*\\*"((?:[^"\\]|\\.)*)"#,
         // A value of a query.
-        r#"[?&][^=&"]*(?i-u:token|sig|secret|key|credential|password)[^=&"]*=([^&"<>#]+)"#,
+        r#"[?&][^=&"]*(?i-u:token|sig|secret|key|credential|password)[^=&"]*=([^&"<>#\\`\x00-\x20]+)"#,
         // The value of a header.
         r"(?i-u:bearer|basic|flyv1) +([A-Za-z0-9._~+/=,-]+)",
     ]
@@ -89,15 +89,21 @@ impl Redactor {
     }
 }
 
-/// A credential as it stands, as part of an address, of JSON, and of basic authentication.
-fn forms_of(secret: &str) -> [String; 4] {
-    let json = serde_json::to_string(secret).unwrap_or_default();
+/// A credential as it stands, as part of an address, of JSON, of JSON that is a text in JSON, and of basic authentication.
+fn forms_of(secret: &str) -> [String; 5] {
+    let once = in_json(secret);
     [
         secret.to_owned(),
         utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string(),
-        json.trim_matches('"').to_owned(),
         STANDARD.encode(secret),
+        in_json(&once),
+        once,
     ]
+}
+
+fn in_json(text: &str) -> String {
+    let quoted = serde_json::to_string(text).unwrap_or_default();
+    quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default().to_owned()
 }
 
 /// Every place of `form`, also those that overlap.

@@ -49,8 +49,8 @@ impl Response {
         self.body
     }
 
-    /// The body as JSON. One that isn't is an error which says that the outcome is unknown where the call was no harmless repetition: the server
-    /// may well have done it.
+    /// The body as JSON. One that isn't is an error which says that the outcome is unknown unless the call was
+    /// [`Safe`](crate::Idempotency::Safe): the server may well have done it.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.body).map_err(|error| {
             // serde quotes what it met, and that may be anything.

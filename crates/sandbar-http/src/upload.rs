@@ -22,6 +22,7 @@ impl Body {
         Self::Stream(Source(Arc::new(Mutex::new(State {
             stream: Some(stream),
             length,
+            is_touched: false,
             moved: None,
             fault: None,
         }))))
@@ -45,13 +46,14 @@ pub(crate) struct Source(Arc<Mutex<State>>);
 struct State {
     stream: Option<ByteStream>,
     length: Option<u64>,
+    is_touched: bool,
     moved: Option<Instant>,
     fault: Option<Error>,
 }
 
 impl Source {
     pub(crate) fn is_untouched(&self) -> bool {
-        self.with(|state| state.moved.is_none())
+        !self.with(|state| state.is_touched)
     }
 
     /// When something of it was taken last.
@@ -102,12 +104,13 @@ impl http_body::Body for Upload {
         let this = self.get_mut();
         let left = &mut this.left;
         this.source.with(|state| {
-            state.moved = Some(Instant::now());
+            state.is_touched = true;
             let Some(stream) = &mut state.stream else { return Poll::Ready(None) };
             let item = match stream.as_mut().poll_next(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(item) => item,
             };
+            state.moved = Some(Instant::now());
             let fault = match (item, left.as_mut()) {
                 (Some(Ok(bytes)), None) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 (Some(Ok(bytes)), Some(left)) if bytes.len() as u64 <= *left => {
