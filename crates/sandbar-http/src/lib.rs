@@ -23,6 +23,8 @@ mod retry;
 mod retry_after;
 mod secret;
 mod streamed;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tls;
 mod upload;
 mod url;
