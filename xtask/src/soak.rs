@@ -185,6 +185,28 @@ const CHECKS: &[Check] = &[
         test: "peek::tests::heads::generated_heads_are_read_as_second_readers_read_them",
         size: 1_000_000,
     },
+    Check {
+        name: "server-crowd",
+        package: "sandbar-server",
+        target: "soak",
+        test: "crowd::many_at_once_leave_nothing",
+        // Seconds.
+        size: 600,
+    },
+    Check {
+        name: "server-kill",
+        package: "sandbar-server",
+        target: "soak",
+        test: "kill::killed_in_the_middle_it_has_all_of_it_again",
+        size: 30,
+    },
+    Check {
+        name: "server-hostile",
+        package: "sandbar-server",
+        target: "soak",
+        test: "hostile::one_after_another_and_at_once_they_leave_nothing",
+        size: 100_000,
+    },
 ];
 
 /// The fuzz targets, which are programs of their own.

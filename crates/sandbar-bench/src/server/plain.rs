@@ -1,7 +1,7 @@
 //! The plainest client and server of large bodies that there are: blocking reads and writes, one thread each.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -118,6 +118,35 @@ fn answer(mut stream: TcpStream, path: &PathBuf) -> io::Result<()> {
     file.write_all(rest)?;
     pass(&mut stream, &mut file, &mut piece, length - rest.len() as u64)?;
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+}
+
+/// Passes connections on, each way by a thread of its own: what any proxy has to do at least. It ends with the process.
+pub(super) fn relay(to: SocketAddr) -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|why| why.to_string())?;
+    let address = listener.local_addr().map_err(|why| why.to_string())?;
+    std::thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            let ways = connect(to).and_then(|far| Ok([(near.try_clone()?, far.try_clone()?), (far, near)]));
+            match ways {
+                Ok(ways) => ways.into_iter().for_each(|(from, to)| {
+                    std::thread::spawn(move || one_way(from, to));
+                }),
+                Err(why) => eprintln!("sandbar-bench: the plain relay: {why}"),
+            }
+        }
+    });
+    Ok(address)
+}
+
+/// To the end of one side, which is passed on; what breaks is the client's to tell.
+fn one_way(mut from: TcpStream, mut to: TcpStream) {
+    let mut piece = vec![0; PIECE];
+    while let Ok(size) = from.read(&mut piece) {
+        if size == 0 || to.write_all(&piece[..size]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
 }
 
 fn pass(from: &mut impl Read, to: &mut impl Write, piece: &mut [u8], mut left: u64) -> io::Result<()> {
