@@ -179,7 +179,12 @@ async fn packages_are_installed_in_a_debian_as_its_root() {
     let installed = "probe; dpkg-query -W -f '${Status}' probe; echo; stat -c '%U %a' /var/lib/probe; stat -c %U /usr/bin/probe";
     assert_eq!(text(&*sandbox, root, installed).await, "probed\ninstall ok installed\nprober 750\nroot");
     assert_eq!(text(&*sandbox, None, "probe; id -un").await, "probed\nuser");
-    text(&*sandbox, root, "apt-get remove -y probe && ! test -e /usr/bin/probe && apt-get install -y /tmp/probe.deb").await;
+    text(
+        &*sandbox,
+        root,
+        "apt-get remove -y probe && ! test -e /usr/bin/probe && apt-get install -y /tmp/probe.deb",
+    )
+    .await;
     // A package of its own, taken apart and put in again: links, folders of other users, scripts.
     let again = "cd /tmp && dpkg --purge probe && dpkg -i probe.deb && dpkg --verify && dpkg --audit";
     text(&*sandbox, root, again).await;
