@@ -93,6 +93,13 @@ impl ArchiveError {
     }
 }
 
+impl From<io::Error> for ArchiveError {
+    /// What reading the stream failed with.
+    fn from(error: io::Error) -> Self {
+        Self::stream(error)
+    }
+}
+
 impl fmt::Display for ArchiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.member {

@@ -15,6 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod check;
 mod decompress;
 mod discard;
 mod error;
@@ -27,6 +28,7 @@ mod read;
 mod rules;
 mod unpack;
 
+pub use check::Check;
 pub use decompress::{MAX_WINDOW, decompress};
 pub use discard::discard;
 pub use error::{ArchiveError, ErrorKind};

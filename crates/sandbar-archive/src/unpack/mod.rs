@@ -5,6 +5,8 @@ mod folders;
 mod name;
 mod place;
 
+pub(crate) use name::{check_target, inside};
+
 use std::io::Read;
 use std::os::fd::BorrowedFd;
 
