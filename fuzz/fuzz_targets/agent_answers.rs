@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| sandbar_local::fuzzing::agent_answers(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sandbar_guest::fuzzing::agent_answers(data));

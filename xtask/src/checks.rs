@@ -19,6 +19,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sandbar-egress", &["sandbar-core"]),
     ("sandbar-http", &["sandbar-core"]),
     ("sandbar-observe", &["sandbar-core"]),
+    ("sandbar-guest", &["sandbar-archive", "sandbar-core", "sandbar-wire"]),
     (
         "sandbar-local",
         &[
@@ -26,6 +27,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "sandbar-core",
             "sandbar-wire",
             "sandbar-engine",
+            "sandbar-guest",
             "sandbar-observe",
             "sandbar-egress",
         ],

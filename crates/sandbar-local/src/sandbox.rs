@@ -7,6 +7,7 @@ use sandbar_core::{
     ImportReport, MainProcess, Metrics, Network, Pausing, Ports, Processes, ResourceControl, Result, Sandbox,
     SandboxId, SandboxRecord, State, Watching,
 };
+use sandbar_guest::GuestClient;
 
 use crate::ask::{ANSWER, misplaced};
 use crate::client::{Link, Shared};
@@ -20,17 +21,22 @@ use crate::template::Base;
 pub struct LocalSandbox {
     link: Arc<Link>,
     shared: Arc<Shared>,
+    agent: GuestClient,
 }
 
 impl LocalSandbox {
     /// As the import of archives, and into the root folder itself too.
     pub(crate) async fn import_anywhere(&self, path: &GuestPath, tar: ByteStream) -> Result<ImportReport> {
-        self.shared.import_anywhere(path, tar).await
+        self.agent.import_anywhere(path, tar).await
     }
 
     pub(crate) fn new(inner: Arc<Inner>, id: SandboxId) -> Self {
         let link = Arc::new(Link::new(inner, id));
-        Self { shared: Arc::new(Shared(Arc::clone(&link))), link }
+        Self {
+            shared: Arc::new(Shared(Arc::clone(&link))),
+            agent: GuestClient::new(Arc::clone(&link) as _),
+            link,
+        }
     }
 
     fn local(&self) -> &Inner {
@@ -51,11 +57,11 @@ impl Sandbox for LocalSandbox {
     }
 
     fn commands(&self) -> &dyn Commands {
-        &*self.link
+        &self.agent
     }
 
     fn files(&self) -> &dyn Files {
-        &*self.shared
+        &self.agent
     }
 
     async fn preview_url(&self, port: u16) -> Result<String> {
@@ -100,15 +106,15 @@ impl Sandbox for LocalSandbox {
     }
 
     fn archive(&self) -> Option<&dyn Archive> {
-        Some(&*self.shared)
+        Some(&self.agent)
     }
 
     fn processes(&self) -> Option<&dyn Processes> {
-        Some(&*self.shared)
+        Some(&self.agent)
     }
 
     fn watching(&self) -> Option<&dyn Watching> {
-        Some(&*self.shared)
+        Some(&self.agent)
     }
 
     fn ports(&self) -> Option<&dyn Ports> {

@@ -10,8 +10,8 @@ use sandbar_core::{
 };
 use sandbar_engine::LAYERS_FOLDER;
 
+use super::Shared;
 use super::link::Link;
-use super::processes::Shared;
 use crate::aside::aside;
 use crate::ask::{COPY, misplaced};
 use crate::config::BACKEND;

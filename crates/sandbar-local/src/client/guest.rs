@@ -8,10 +8,10 @@ use sandbar_core::{
     Error, ErrorKind, Guest, GuestStream, Metrics, MetricsSample, PortMapping, PortPublication, Ports,
     Result, Retry,
 };
+use sandbar_guest::Failure;
 use tokio::io::ReadBuf;
 
 use super::link::Link;
-use super::pool::Failure;
 use crate::ask::{ANSWER, misplaced};
 use crate::error::{fail, gone, not_running};
 use crate::home::now;

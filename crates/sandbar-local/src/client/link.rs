@@ -2,11 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbar_core::{Error, ErrorKind, HibernationOutcome, Result, Retry, SandboxId, State};
+use sandbar_guest::Failure;
 use tokio::io::BufReader;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
-use super::pool::{Failure, Pool};
+use super::pool::Pool;
 use crate::ask::{Answer, PATIENCE, ask};
 use crate::error::{gone, held, not_running, unknown};
 use crate::helper;
@@ -228,8 +229,11 @@ impl Link {
     pub(super) async fn lost(&self, operation: &'static str, failure: Failure) -> Error {
         let (text, sent) = match &failure {
             Failure::Gone => ("the agent does not listen any more".to_owned(), false),
-            Failure::Broken(cause) => (format!("the connection to the agent broke: {}", chain(cause)), true),
+            Failure::Broken(cause) => {
+                (format!("the connection to the agent broke: {}", chain(&**cause)), true)
+            }
             Failure::Connect(cause) => (format!("the agent can't be connected: {cause}"), false),
+            Failure::Silent(bound) => (format!("the agent said nothing for {} s", bound.as_secs()), true),
         };
         let lost = |text: String| {
             Error::new(

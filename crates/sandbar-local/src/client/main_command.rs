@@ -6,9 +6,9 @@ use sandbar_core::{
     State,
 };
 
+use super::Shared;
 use super::following::{Following, STEP, read_aside, stream_of};
 use super::link::Link;
-use super::processes::Shared;
 use crate::ask::{ANSWER, misplaced};
 use crate::config::BACKEND;
 use crate::error::{gone, io_error};

@@ -6,9 +6,9 @@ use sandbar_core::{
     Network, Protocol, Result, State,
 };
 
+use super::Shared;
 use super::following::{Following, STEP, read_aside, stream_of};
 use super::link::Link;
-use super::processes::Shared;
 use crate::ask::{ANSWER, misplaced};
 use crate::error::{io_error, unknown};
 use crate::home::{DecisionReader, Folder};

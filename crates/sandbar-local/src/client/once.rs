@@ -6,17 +6,17 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
 use sandbar_core::{ErrorKind, ExitStatus, Result};
+use sandbar_guest::{
+    CALL, Failure, Messages, Next, Operation, Reuse, START, nonsense, readable, request, status_of, whole,
+};
 use sandbar_wire::envd::{
     Code, ProcessConfig, ProcessEvent, RpcError, STREAM_CONTENT_TYPE, StartRequest, TIMEOUT_HEADER,
     decode_process_event, message_frame,
 };
 use tokio::time::timeout;
 
-use super::body::whole;
-use super::fault;
-use super::pool::{Failure, Pool, Reuse};
-use super::rpc::{CALL, Messages, Next, request};
-use super::start::{START, status_of};
+use super::pool::Pool;
+use crate::config::BACKEND;
 use crate::error::fail;
 use crate::home::Folder;
 
@@ -57,11 +57,13 @@ async fn run(
     bound: Duration,
     operation: &'static str,
 ) -> Result<std::result::Result<Once, RpcError>> {
+    let of = Operation::new(operation, BACKEND);
     let broken = |failure: &Failure| {
         let why = match failure {
             Failure::Gone => "it does not listen any more".to_owned(),
             Failure::Broken(cause) => cause.to_string(),
             Failure::Connect(cause) => cause.to_string(),
+            Failure::Silent(bound) => format!("it said nothing for {} s", bound.as_secs()),
         };
         fail(ErrorKind::Unavailable, operation, format!("the agent is lost: {why}"))
     };
@@ -71,7 +73,7 @@ async fn run(
     let message = StartRequest { process, pty: None, tag: None, stdin: Some(false) };
     let limit = bound.as_millis().max(1).to_string();
     let headers = [(CONTENT_TYPE.as_str(), STREAM_CONTENT_TYPE), (TIMEOUT_HEADER, limit.as_str())];
-    let request = request(Method::POST, START, None, &headers, whole(message_frame(&message)))?;
+    let request = request(Method::POST, START, None, &headers, whole(message_frame(&message)), of)?;
     let pool = Pool::default();
     let response = match timeout(CALL, pool.send(folder, request, Reuse::No)).await {
         Ok(sent) => sent.map_err(|failure| broken(&failure))?,
@@ -87,7 +89,7 @@ async fn run(
     let (mut last, mut said) = (VecDeque::new(), 0_usize);
     let ended = |status, last: &VecDeque<u8>| {
         let bytes: Vec<u8> = last.iter().copied().collect();
-        Ok(Ok(Once { status, said: fault::readable(String::from_utf8_lossy(&bytes).trim()) }))
+        Ok(Ok(Once { status, said: readable(String::from_utf8_lossy(&bytes).trim()) }))
     };
     loop {
         match messages.next().await {
@@ -103,15 +105,15 @@ async fn run(
                 }
                 Ok(ProcessEvent::End(end)) => return ended(Some(status_of(&end)), &last),
                 Ok(ProcessEvent::Start { .. } | ProcessEvent::Keepalive | ProcessEvent::Unknown) => {}
-                Err(cause) => return Err(fault::nonsense(operation, &cause)),
+                Err(cause) => return Err(nonsense(of, &cause)),
             },
             Next::End(Some(error)) if error.code == Code::DeadlineExceeded => return ended(None, &last),
             Next::End(Some(error)) => return Ok(Err(error)),
             Next::End(None) => {
-                return Err(fault::nonsense(operation, &"the stream ended before the process"));
+                return Err(nonsense(of, &"the stream ended before the process"));
             }
             Next::Lost(failure) => return Err(broken(&failure)),
-            Next::Nonsense(why) => return Err(fault::nonsense(operation, &why)),
+            Next::Nonsense(why) => return Err(nonsense(of, &why)),
         }
     }
 }

@@ -1,10 +1,16 @@
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::HOST;
 use hyper::Response;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use sandbar_guest::{Failure, RequestBody, ResponseBody, Reuse};
 
-use super::body::{RequestBody, ResponseBody};
 use crate::home::Folder;
 use crate::inside::{Late, Unix};
 use crate::shim::AGENT_SOCKET;
@@ -22,39 +28,73 @@ pub(super) struct Pool {
 
 /// A connection in use.
 #[derive(Debug)]
-pub(super) struct Lease {
+struct Lease {
     sender: SendRequest<RequestBody>,
     idle: Arc<Mutex<Vec<SendRequest<RequestBody>>>>,
     reuse: Reuse,
 }
 
-/// Whether a connection is good for another request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reuse {
-    /// It is, once its answer was read.
-    Yes,
-    /// It is not: the answer may come before all of the request was sent.
-    No,
-}
-
-/// Why a request got no answer.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// Nobody listens: the agent is gone.
-    Gone,
-    /// The connection broke; the agent may have got the request.
-    Broken(hyper::Error),
-    /// It could not be connected for another reason.
-    Connect(std::io::Error),
-}
-
 impl Lease {
     /// Keeps the connection for the next request.
-    pub(super) fn give_back(self) {
+    fn give_back(self) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if self.reuse == Reuse::Yes && idle.len() < KEPT && !self.sender.is_closed() {
             idle.push(self.sender);
         }
+    }
+}
+
+/// A response's body. Read to its end, it gives its connection back for the next request; dropped before, it closes it, which tells the agent.
+struct Leased {
+    incoming: Incoming,
+    lease: Option<Lease>,
+}
+
+impl Leased {
+    fn new(incoming: Incoming, lease: Lease) -> Self {
+        let mut body = Self { incoming, lease: Some(lease) };
+        body.settle();
+        body
+    }
+
+    fn settle(&mut self) {
+        if self.incoming.is_end_stream()
+            && let Some(lease) = self.lease.take()
+        {
+            lease.give_back();
+        }
+    }
+}
+
+impl Body for Leased {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            return Poll::Pending;
+        };
+        match &frame {
+            Some(Ok(_)) => self.settle(),
+            Some(Err(_)) => self.lease = None,
+            None => {
+                if let Some(lease) = self.lease.take() {
+                    lease.give_back();
+                }
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
     }
 }
 
@@ -66,6 +106,7 @@ impl Pool {
         mut request: hyper::Request<RequestBody>,
         reuse: Reuse,
     ) -> Result<Response<ResponseBody>, Failure> {
+        request.headers_mut().insert(HOST, HeaderValue::from_static("sandbar"));
         loop {
             let (mut lease, fresh) = match self.take() {
                 Some(lease) => (lease, false),
@@ -77,12 +118,12 @@ impl Pool {
             match lease.sender.try_send_request(request).await {
                 Ok(response) => {
                     lease.reuse = reuse;
-                    return Ok(response.map(|incoming| ResponseBody::new(incoming, lease)));
+                    return Ok(response.map(|incoming| ResponseBody::new(Leased::new(incoming, lease))));
                 }
                 Err(mut failed) => match failed.take_message() {
                     // A kept connection that had ended: the request never left.
                     Some(unsent) if !fresh => request = unsent,
-                    _ => return Err(Failure::Broken(failed.into_error())),
+                    _ => return Err(Failure::Broken(failed.into_error().into())),
                 },
             }
         }
@@ -112,7 +153,7 @@ impl Pool {
             .max_buf_size(BUFFER)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(Failure::Broken)?;
+            .map_err(|cause| Failure::Broken(cause.into()))?;
         // Ends when the last sender is dropped, or with the agent.
         tokio::spawn(async move {
             let _ = connection.await;

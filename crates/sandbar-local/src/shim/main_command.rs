@@ -3,11 +3,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sandbar_core::{ErrorKind, ExitStatus, LogChunk, LogEvent, LogStream, MainState, MainStatus, Result};
+use sandbar_guest::{Operation, readable, refused};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::protocol::MainOrder;
 use super::shared::Shared;
-use crate::client::{readable, start_fault};
+use crate::config::BACKEND;
 use crate::ctl::{self, MainAnswer, Phase};
 use crate::error::{fail, io_error};
 use crate::home::{MainLog, now};
@@ -83,7 +84,7 @@ pub(super) async fn await_start(shared: &Shared) -> Result<()> {
             Phase::Starting => seen = answer.version,
             Phase::Failed => {
                 return Err(match &answer.start_error {
-                    Some(error) => start_fault(CREATE, error),
+                    Some(error) => refused(Operation::new(CREATE, BACKEND), error),
                     None => fail(ErrorKind::Unexpected, CREATE, "the main command was not started"),
                 });
             }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use sandbar_core::{Error, ErrorKind, ExitStatus, Result};
+use sandbar_guest::{Operation, refused};
 use tokio::time::{Instant, sleep};
 
 use super::main_command;
 use super::protocol::ReadyOrder;
 use super::shared::Shared;
-use crate::client::{Once, once, start_fault};
+use crate::client::{Once, once};
+use crate::config::BACKEND;
 use crate::error::fail;
 
 /// Between two attempts: soon enough for somebody who waits, seldom enough to take nothing from what is starting.
@@ -32,7 +34,7 @@ pub(super) async fn wait(shared: &Shared, order: &ReadyOrder, operation: &'stati
             Ok(Ok(Once { status: Some(status), .. })) if status.is_success() => return Ok(()),
             Ok(Ok(attempt)) => last = Some(attempt),
             Ok(Err(refusal)) => {
-                let error = start_fault(operation, &refusal);
+                let error = refused(Operation::new(operation, BACKEND), &refusal);
                 let why = format!("`{name}` can't be run: {}", error.message());
                 return Err(never(shared, operation, error.kind(), &why, None).await);
             }

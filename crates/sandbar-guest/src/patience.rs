@@ -6,10 +6,10 @@ use http::Method;
 use sandbar_core::{Error, Retry};
 use tokio::time::{Instant, sleep_until};
 
-use super::body::{Progress, whole};
-use super::link::Link;
-use super::rpc::{CALL, request};
-use crate::error::unknown;
+use crate::body::{Progress, whole};
+use crate::client::GuestClient;
+use crate::operation::Operation;
+use crate::rpc::{CALL, request};
 
 /// After how long a standstill the agent is asked whether it is still there. A slow disk pauses for seconds.
 const STALL: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ const HEALTH: &str = "/health";
 
 /// Ends when it makes no sense any more to wait for the other side of a transfer: its agent does not answer, its sandbox does not run, or
 /// nothing moved for [`LONGEST`]. Without `progress`, it counts from now.
-pub(super) async fn ends(link: &Link, progress: Option<&Progress>, operation: &'static str) -> Error {
+pub(crate) async fn ends(client: &GuestClient, progress: Option<&Progress>, operation: Operation) -> Error {
     let start = Instant::now();
     let mut bound = STALL;
     loop {
@@ -31,19 +31,19 @@ pub(super) async fn ends(link: &Link, progress: Option<&Progress>, operation: &'
         }
         if bound >= LONGEST {
             let why = format!("the agent did not go on for {} s", LONGEST.as_secs());
-            return unknown(operation, link.id().as_str(), why).with_retry(Retry::OutcomeUnknown);
+            return client.unknown(operation, why);
         }
         // A copy of the sandbox lets nothing move, and has its own bound.
-        let is_held = link.is_held(operation);
-        if !is_held && let Err(error) = is_there(link, operation).await {
+        let is_held = client.transport.is_held(operation.name);
+        if !is_held && let Err(error) = is_there(client, operation).await {
             return error.with_retry(Retry::OutcomeUnknown);
         }
         bound += STALL;
     }
 }
 
-async fn is_there(link: &Link, operation: &'static str) -> Result<(), Error> {
-    let request = request(Method::GET, HEALTH, None, &[], whole(""))?;
-    let response = link.send(request, CALL, operation).await?;
-    link.collect(response.into_body(), operation).await.map(drop)
+async fn is_there(client: &GuestClient, operation: Operation) -> Result<(), Error> {
+    let request = request(Method::GET, HEALTH, None, &[], whole(""), operation)?;
+    let response = client.send(request, CALL, operation).await?;
+    client.collect(response.into_body(), operation).await.map(drop)
 }

@@ -3,19 +3,21 @@
 use sandbar_core::{Error, ErrorKind, Retry, SandboxId};
 use sandbar_wire::envd::{Code, RpcError, reason};
 
-use crate::config::BACKEND;
-use crate::error::fail;
+use crate::operation::Operation;
 
 /// Longest text of the agent's that is shown, in characters: what is inside may write it.
 const MAX_TEXT: usize = 500;
 
 /// What came of starting something in sandbox `id`, with the way out.
-pub(crate) fn start(id: &SandboxId, operation: &'static str, error: &RpcError) -> Error {
+pub(crate) fn start(
+    id: &SandboxId,
+    operation: Operation,
+    error: &RpcError,
+    process_limit_hint: impl FnOnce() -> String,
+) -> Error {
     let refused = rpc(operation, error);
     match error.reason.as_deref() {
-        Some(reason::PROCESS_LIMIT) => {
-            refused.with_hint(format!("end some processes, or raise it: `sandbar resources {id} --pids N`"))
-        }
+        Some(reason::PROCESS_LIMIT) => refused.with_hint(process_limit_hint()),
         Some(reason::UNKNOWN_USER) => {
             refused.with_hint(format!("`sandbar exec {id} -- getent passwd` shows the users that it has"))
         }
@@ -25,11 +27,11 @@ pub(crate) fn start(id: &SandboxId, operation: &'static str, error: &RpcError) -
 }
 
 /// An error document of the agent.
-pub(crate) fn rpc(operation: &'static str, error: &RpcError) -> Error {
+pub fn rpc(operation: Operation, error: &RpcError) -> Error {
     let text = readable(&error.message);
     if error.reason.as_deref() == Some(reason::USER_REFUSED) {
-        return Error::unsupported(operation, "this user", text)
-            .with_backend(BACKEND)
+        return Error::unsupported(operation.name, "this user", text)
+            .with_backend(operation.backend)
             .with_hint("leave the user out, or make the sandbox where user ids are mapped: as root, or with subordinate ids");
     }
     let kind = match error.reason.as_deref() {
@@ -37,17 +39,14 @@ pub(crate) fn rpc(operation: &'static str, error: &RpcError) -> Error {
         Some(reason::PROGRAM_NOT_EXECUTABLE) => ErrorKind::PermissionDenied,
         Some(reason::UNKNOWN_USER) => {
             let user = text.strip_prefix("invalid username: ").unwrap_or(&text);
-            return fail(
-                ErrorKind::InvalidInput,
-                operation,
-                format!("there is no user {user} in the sandbox"),
-            );
+            return operation
+                .fail(ErrorKind::InvalidInput, format!("there is no user {user} in the sandbox"));
         }
         Some(reason::BAD_CWD) => ErrorKind::InvalidInput,
         Some(reason::OVERFLOW | reason::SLOW_READER) => ErrorKind::LimitExceeded,
         _ => kind_of(error.code),
     };
-    let error = fail(kind, operation, text);
+    let error = operation.fail(kind, text);
     if kind == ErrorKind::Unavailable { error.with_retry(Retry::OutcomeUnknown) } else { error }
 }
 
@@ -67,17 +66,17 @@ fn kind_of(code: Code) -> ErrorKind {
 }
 
 /// The agent said something that is not of the protocol.
-pub(super) fn nonsense(operation: &'static str, cause: &dyn std::fmt::Display) -> Error {
-    fail(
-        ErrorKind::Protocol,
-        operation,
-        format!("the agent's answer makes no sense: {}", readable(&cause.to_string())),
-    )
-    .with_retry(Retry::OutcomeUnknown)
+pub fn nonsense(operation: Operation, cause: &dyn std::fmt::Display) -> Error {
+    operation
+        .fail(
+            ErrorKind::Protocol,
+            format!("the agent's answer makes no sense: {}", readable(&cause.to_string())),
+        )
+        .with_retry(Retry::OutcomeUnknown)
 }
 
 /// A text of the agent's, bounded and without what would drive a terminal.
-pub(crate) fn readable(text: &str) -> String {
+pub fn readable(text: &str) -> String {
     let mut shown: String = text
         .chars()
         .take(MAX_TEXT)
@@ -115,11 +114,13 @@ fn in_backticks(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const RUN: Operation = Operation::new("run", "test");
+
     #[test]
     fn kinds_follow_code_and_reason() {
         let kind = |code, why: Option<&str>| {
             let error = RpcError::new(code, "x");
-            rpc("run", &why.map_or(error.clone(), |why| error.with_reason(why))).kind()
+            rpc(RUN, &why.map_or(error.clone(), |why| error.with_reason(why))).kind()
         };
         assert_eq!(kind(Code::NotFound, None), ErrorKind::NotFound);
         assert_eq!(kind(Code::InvalidArgument, Some(reason::PROGRAM_NOT_FOUND)), ErrorKind::NotFound);
@@ -140,7 +141,7 @@ mod tests {
         let error =
             RpcError::new(Code::Unauthenticated, "invalid username: 'ann'").with_reason(reason::UNKNOWN_USER);
         let id = SandboxId::new("s0123456789abcdefghj").unwrap();
-        let told = start(&id, "run", &error);
+        let told = start(&id, RUN, &error, String::new);
         assert!(told.message().contains("there is no user `ann`"), "{told}");
         assert!(told.hint().is_some_and(|hint| hint.contains("getent passwd")), "{told}");
     }

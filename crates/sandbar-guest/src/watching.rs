@@ -1,21 +1,20 @@
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use sandbar_core::{FileChange, FileChangeKind, GuestPath, Result, WatchEvents, WatchOptions, Watching};
 use sandbar_wire::envd::{EventType, FilesystemEvent, WatchDirEvent, WatchDirRequest};
 
-use super::fault;
-use super::files::{named, on};
-use super::link::Link;
-use super::processes::Shared;
-use super::rpc::{Messages, Next};
+use crate::client::GuestClient;
+use crate::fault;
+use crate::files::{named, on};
+use crate::messages::{Messages, Next};
+use crate::operation::Operation;
 
 const WATCH: &str = "watch";
 
 #[async_trait]
-impl Watching for Shared {
+impl Watching for GuestClient {
     async fn watch(&self, path: &GuestPath, options: WatchOptions) -> Result<WatchEvents> {
+        let operation = self.operation(WATCH);
         let request = named(path);
         let message = WatchDirRequest {
             path: request.path,
@@ -23,45 +22,46 @@ impl Watching for Shared {
             recursive: options == WatchOptions::Recursive,
             ..WatchDirRequest::default()
         };
-        let link = Arc::clone(&self.0);
-        let opened = link.open_stream("/filesystem.Filesystem/WatchDir", &message, None, None, WATCH).await?;
-        let mut messages = opened.map_err(|error| on(path, fault::rpc(WATCH, &error)))?;
+        let opened =
+            self.open_stream("/filesystem.Filesystem/WatchDir", &message, None, None, operation).await?;
+        let mut messages = opened.map_err(|error| on(path, fault::rpc(operation, &error)))?;
         // The first message says that the watch is armed.
-        match link.first_of(&mut messages, WATCH).await? {
+        match self.first_of(&mut messages, operation).await? {
             Next::Message(payload) => match serde_json::from_slice(&payload) {
                 Ok(WatchDirEvent::Start) => {}
-                Ok(_) => return Err(fault::nonsense(WATCH, &"the first message is not the start")),
-                Err(cause) => return Err(fault::nonsense(WATCH, &cause)),
+                Ok(_) => return Err(fault::nonsense(operation, &"the first message is not the start")),
+                Err(cause) => return Err(fault::nonsense(operation, &cause)),
             },
-            Next::End(Some(error)) => return Err(on(path, fault::rpc(WATCH, &error))),
-            Next::End(None) => return Err(fault::nonsense(WATCH, &"the stream ended before the start")),
-            Next::Lost(failure) => return Err(link.lost(WATCH, failure).await),
-            Next::Nonsense(why) => return Err(fault::nonsense(WATCH, &why)),
+            Next::End(Some(error)) => return Err(on(path, fault::rpc(operation, &error))),
+            Next::End(None) => return Err(fault::nonsense(operation, &"the stream ended before the start")),
+            Next::Lost(failure) => return Err(self.lost(operation, failure).await),
+            Next::Nonsense(why) => return Err(fault::nonsense(operation, &why)),
         }
-        Ok(changes(link, messages, path.clone()))
+        Ok(changes(self.clone(), messages, path.clone()))
     }
 }
 
-fn changes(link: Arc<Link>, messages: Messages, folder: GuestPath) -> WatchEvents {
-    let state = Some((link, messages, folder));
-    stream::unfold(state, |state| async move {
-        let (link, mut messages, folder) = state?;
+fn changes(client: GuestClient, messages: Messages, folder: GuestPath) -> WatchEvents {
+    let operation = client.operation(WATCH);
+    let state = Some((client, messages, folder));
+    stream::unfold(state, move |state| async move {
+        let (client, mut messages, folder) = state?;
         loop {
             let failed = match messages.next().await {
                 Next::Message(payload) => match serde_json::from_slice(&payload) {
-                    Ok(WatchDirEvent::Filesystem(event)) => match change(&folder, &event) {
-                        Ok(Some(change)) => return Some((Ok(change), Some((link, messages, folder)))),
+                    Ok(WatchDirEvent::Filesystem(event)) => match change(operation, &folder, &event) {
+                        Ok(Some(change)) => return Some((Ok(change), Some((client, messages, folder)))),
                         Ok(None) => continue,
                         Err(error) => error,
                     },
                     Ok(_) => continue,
-                    Err(cause) => fault::nonsense(WATCH, &cause),
+                    Err(cause) => fault::nonsense(operation, &cause),
                 },
-                Next::End(Some(error)) => fault::rpc(WATCH, &error),
+                Next::End(Some(error)) => fault::rpc(operation, &error),
                 // The folder itself went away, and with it what there was to watch.
                 Next::End(None) => return None,
-                Next::Lost(failure) => link.lost(WATCH, failure).await,
-                Next::Nonsense(why) => fault::nonsense(WATCH, &why),
+                Next::Lost(failure) => client.lost(operation, failure).await,
+                Next::Nonsense(why) => fault::nonsense(operation, &why),
             };
             return Some((Err(failed), None));
         }
@@ -70,7 +70,7 @@ fn changes(link: Arc<Link>, messages: Messages, folder: GuestPath) -> WatchEvent
 }
 
 /// A change in the contract's words; one of a kind that this version does not know is none.
-fn change(folder: &GuestPath, event: &FilesystemEvent) -> Result<Option<FileChange>> {
+fn change(operation: Operation, folder: &GuestPath, event: &FilesystemEvent) -> Result<Option<FileChange>> {
     let kind = match event.event_type {
         EventType::Create => FileChangeKind::Create,
         EventType::Write => FileChangeKind::Write,
@@ -88,6 +88,6 @@ fn change(folder: &GuestPath, event: &FilesystemEvent) -> Result<Option<FileChan
         (None, Some(name)) => Some(folder.join(name)),
         (None, None) => None,
     };
-    let nonsense = |cause: sandbar_core::Error| fault::nonsense(WATCH, &cause);
+    let nonsense = |cause: sandbar_core::Error| fault::nonsense(operation, &cause);
     Ok(Some(FileChange { kind, path: path.map_err(nonsense)?, to: to.transpose().map_err(nonsense)? }))
 }

@@ -3,15 +3,15 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use sandbar_core::{
-    Command, Commands, Error, ErrorKind, ExitStatus, Output, PartialOutput, Result, RunOptions, SandboxId,
+    Command, Commands, Error, ErrorKind, ExitStatus, Output, PartialOutput, ProcessExit, Result, RunOptions,
     Stdin,
 };
 use sandbar_wire::envd::{Channel, RpcError, reason};
 
-use super::control::Control;
-use super::fault;
-use super::link::Link;
-use super::start::{Followed, Said, Stopped, Wish, timed_out};
+use crate::client::GuestClient;
+use crate::control::Control;
+use crate::fault;
+use crate::start::{Followed, Said, Stopped, Wish, timed_out};
 
 const RUN: &str = "run";
 /// A shell's code for a program that is not there.
@@ -20,8 +20,9 @@ const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
 
 #[async_trait]
-impl Commands for Link {
+impl Commands for GuestClient {
     async fn run_opts(&self, command: &Command, options: RunOptions) -> Result<Output> {
+        let operation = self.operation(RUN);
         let RunOptions { cwd, env, user, timeout, stdin, output_limit } = options;
         let begun = Instant::now();
         let input = match stdin {
@@ -38,9 +39,9 @@ impl Commands for Link {
             pty: None,
             tag: None,
         };
-        let mut process = match self.start(wish, RUN).await? {
+        let mut process = match self.start(wish, operation).await? {
             Ok(process) => process,
-            Err(error) => return shell_answer(self.id(), &error, begun),
+            Err(error) => return self.shell_answer(&error, begun),
         };
         let mut kept = Kept::new(output_limit);
         let pid = process.pid;
@@ -57,41 +58,33 @@ impl Commands for Link {
                 };
                 tokio::select! {
                     ended = reading => ended,
-                    () = writing => return Err(fault::nonsense(RUN, &"the input has no end")),
+                    () = writing => return Err(fault::nonsense(operation, &"the input has no end")),
                 }
             }
         };
         match ended {
-            Ok(exit) => Ok(Output {
-                status: exit.status,
-                cause: exit.cause,
-                truncated: kept.truncated,
-                duration: begun.elapsed(),
-                stdout: kept.stdout.freeze(),
-                stderr: kept.stderr.freeze(),
-            }),
-            Err(Stopped::TimedOut) => Err(timed_out(RUN, timeout).with_partial(kept.partial(Some(true)))),
+            Ok(exit) => Ok(kept.output(exit, begun)),
+            Err(Stopped::TimedOut) => {
+                Err(timed_out(operation, timeout).with_partial(kept.partial(Some(true))))
+            }
             Err(Stopped::TimedOutSilently) => {
                 let ended = Control::pipes(self, pid).end_at_last().await;
-                Err(timed_out(RUN, timeout).with_partial(kept.partial(ended)))
+                Err(timed_out(operation, timeout).with_partial(kept.partial(ended)))
             }
-            Err(Stopped::Failed(error)) => {
-                // Everything ends with its sandbox.
-                let ended = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Conflict).then_some(true);
-                Err(error.with_partial(kept.partial(ended)))
-            }
+            Err(Stopped::Failed(error)) => Err(kept.failed(error)),
         }
     }
 }
 
-impl Link {
+impl GuestClient {
     async fn read(
         &self,
         process: &mut Followed,
         kept: &mut Kept,
-    ) -> std::result::Result<sandbar_core::ProcessExit, Stopped> {
+    ) -> std::result::Result<ProcessExit, Stopped> {
+        let operation = self.operation(RUN);
         loop {
-            match self.next_of(process, RUN).await? {
+            match self.next_of(process, operation).await? {
                 Said::Data(Channel::Stderr, bytes) => kept.stderr(&bytes),
                 Said::Data(Channel::Stdout | Channel::Pty, bytes) => kept.stdout(&bytes),
                 Said::End(exit) => return Ok(exit),
@@ -101,7 +94,7 @@ impl Link {
 }
 
 /// Output, up to a limit.
-struct Kept {
+pub(crate) struct Kept {
     stdout: BytesMut,
     stderr: BytesMut,
     limit: usize,
@@ -109,19 +102,46 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { stdout: BytesMut::new(), stderr: BytesMut::new(), limit, truncated: false }
     }
 
-    fn stdout(&mut self, bytes: &Bytes) {
+    pub(crate) fn stdout(&mut self, bytes: &Bytes) {
         self.truncated |= append(&mut self.stdout, bytes, self.limit);
     }
 
-    fn stderr(&mut self, bytes: &Bytes) {
+    pub(crate) fn stderr(&mut self, bytes: &Bytes) {
         self.truncated |= append(&mut self.stderr, bytes, self.limit);
     }
 
-    fn partial(self, ended: Option<bool>) -> PartialOutput {
+    /// What a command that ended leaves.
+    pub(crate) fn output(self, exit: ProcessExit, begun: Instant) -> Output {
+        Output {
+            status: exit.status,
+            cause: exit.cause,
+            truncated: self.truncated,
+            duration: begun.elapsed(),
+            stdout: self.stdout.freeze(),
+            stderr: self.stderr.freeze(),
+        }
+    }
+
+    /// A line about the command on its standard error, beyond the limit, too.
+    pub(crate) fn note(&mut self, line: &str) {
+        if self.stderr.last().is_some_and(|last| *last != b'\n') {
+            self.stderr.extend_from_slice(b"\n");
+        }
+        self.stderr.extend_from_slice(line.as_bytes());
+    }
+
+    /// The error of a command that nobody follows any more.
+    pub(crate) fn failed(self, error: Error) -> Error {
+        // Everything ends with its sandbox.
+        let ended = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Conflict).then_some(true);
+        error.with_partial(self.partial(ended))
+    }
+
+    pub(crate) fn partial(self, ended: Option<bool>) -> PartialOutput {
         PartialOutput { stdout: self.stdout.freeze(), stderr: self.stderr.freeze(), ended }
     }
 }
@@ -133,17 +153,20 @@ fn append(kept: &mut BytesMut, bytes: &[u8], limit: usize) -> bool {
     fits < bytes.len()
 }
 
+impl GuestClient {
+    fn shell_answer(&self, error: &RpcError, begun: Instant) -> Result<Output> {
+        shell_answer(error, begun).ok_or_else(|| self.start_fault(self.operation(RUN), error))
+    }
+}
+
 /// A program that could not be started, as a shell tells it; other refusals are errors.
-fn shell_answer(id: &SandboxId, error: &RpcError, begun: Instant) -> Result<Output> {
+pub(crate) fn shell_answer(error: &RpcError, begun: Instant) -> Option<Output> {
     let code = match error.reason.as_deref() {
         Some(reason::PROGRAM_NOT_FOUND) => NOT_FOUND,
         Some(reason::PROGRAM_NOT_EXECUTABLE) => NOT_EXECUTABLE,
-        _ => {
-            let error: Error = fault::start(id, RUN, error);
-            return Err(error);
-        }
+        _ => return None,
     };
-    Ok(Output {
+    Some(Output {
         status: ExitStatus::Code(code),
         stdout: Bytes::new(),
         stderr: Bytes::from(format!("{}\n", error.message)),
@@ -174,14 +197,10 @@ mod tests {
     #[test]
     fn a_shell_would_say_the_same() {
         let refusal = |why| RpcError::new(Code::InvalidArgument, "no such program").with_reason(why);
-        let id = SandboxId::new("s0123456789abcdefghj").unwrap();
-        let output = shell_answer(&id, &refusal(reason::PROGRAM_NOT_FOUND), Instant::now()).unwrap();
+        let output = shell_answer(&refusal(reason::PROGRAM_NOT_FOUND), Instant::now()).unwrap();
         assert_eq!((output.status, &output.stderr[..]), (ExitStatus::Code(127), &b"no such program\n"[..]));
-        let output = shell_answer(&id, &refusal(reason::PROGRAM_NOT_EXECUTABLE), Instant::now()).unwrap();
+        let output = shell_answer(&refusal(reason::PROGRAM_NOT_EXECUTABLE), Instant::now()).unwrap();
         assert_eq!(output.status, ExitStatus::Code(126));
-        assert_eq!(
-            shell_answer(&id, &refusal(reason::BAD_CWD), Instant::now()).unwrap_err().kind(),
-            ErrorKind::InvalidInput
-        );
+        assert!(shell_answer(&refusal(reason::BAD_CWD), Instant::now()).is_none());
     }
 }

@@ -13,11 +13,11 @@ use sandbar_wire::envd::{
     Channel, Code, Empty, ListResponse, ProcessRow, ProcessTable, RowInput, StartedRow,
 };
 
-use super::control::{Control, Handle};
-use super::fault;
-use super::link::Link;
-use super::start::{Followed, Said, Stopped, Wish, timed_out};
-use crate::error::fail;
+use crate::client::GuestClient;
+use crate::control::{Control, Handle};
+use crate::fault;
+use crate::operation::Operation;
+use crate::start::{Followed, Said, Stopped, Wish, timed_out};
 
 const SPAWN: &str = "spawn";
 const ATTACH: &str = "attach";
@@ -30,13 +30,10 @@ const MAX_ROWS: usize = 32_768;
 /// Most bytes of a process' arguments, each with one for its end: what the kernel gives of a command line at once.
 const MAX_ARGV: usize = 4096;
 
-/// The processes of a sandbox: handles outlive the call, so they share the link.
-#[derive(Debug)]
-pub(crate) struct Shared(pub(crate) Arc<Link>);
-
 #[async_trait]
-impl Processes for Shared {
+impl Processes for GuestClient {
     async fn spawn(&self, command: &Command, options: SpawnOptions) -> Result<Process> {
+        let operation = self.operation(SPAWN);
         let SpawnOptions { cwd, env, user, timeout, stdin, pty, tag } = options;
         let wish = Wish {
             command,
@@ -48,15 +45,16 @@ impl Processes for Shared {
             pty,
             tag,
         };
-        match self.0.start(wish, SPAWN).await? {
+        match self.start(wish, operation).await? {
             Ok(process) => Ok(self.handle(process, pty.is_some(), timeout)),
-            Err(error) => Err(fault::start(self.0.id(), SPAWN, &error)),
+            Err(error) => Err(self.start_fault(operation, &error)),
         }
     }
 
     async fn list(&self) -> Result<Vec<ProcessInfo>> {
-        let answer = self.0.call::<ListResponse>("/process.Process/List", &Empty {}, None, LIST).await?;
-        let list = answer.map_err(|error| fault::rpc(LIST, &error))?;
+        let operation = self.operation(LIST);
+        let answer = self.call::<ListResponse>("/process.Process/List", &Empty {}, None, operation).await?;
+        let list = answer.map_err(|error| fault::rpc(operation, &error))?;
         let info = |process: sandbar_wire::envd::ProcessInfo| ProcessInfo {
             tag: process.tag,
             cwd: process.config.cwd,
@@ -69,60 +67,69 @@ impl Processes for Shared {
     }
 
     async fn list_all(&self) -> Result<Vec<ProcessInfo>> {
-        let answer = self.0.call::<ProcessTable>("/process.Process/ListAll", &Empty {}, None, LIST).await?;
+        let operation = self.operation(LIST);
+        let answer =
+            self.call::<ProcessTable>("/process.Process/ListAll", &Empty {}, None, operation).await?;
         match answer {
             Ok(table) if table.processes.len() > MAX_ROWS => {
                 let why =
                     format!("it lists {} processes: expected at most {MAX_ROWS}", table.processes.len());
-                Err(fault::nonsense(LIST, &why))
+                Err(fault::nonsense(operation, &why))
             }
             Ok(table) => Ok(table.processes.into_iter().map(row).collect()),
-            Err(error) if error.code == Code::Unimplemented => Err(too_old(LIST, "a list of all processes")),
-            Err(error) => Err(fault::rpc(LIST, &error)),
+            Err(error) if error.code == Code::Unimplemented => {
+                Err(too_old(operation, "a list of all processes"))
+            }
+            Err(error) => Err(fault::rpc(operation, &error)),
         }
     }
 
     async fn attach(&self, pid: ProcessId) -> Result<Process> {
+        let operation = self.operation(ATTACH);
         // Whether it has a terminal decides how it is written to, and only its output would tell; asking for its size does.
-        match self.0.connect_to(pid, ATTACH).await? {
+        match self.connect_to(pid, operation).await? {
             Ok(process) => {
                 let terminal = self.has_terminal(pid).await?;
                 Ok(self.handle(process, terminal, None))
             }
             Err(error) if error.code == Code::NotFound => {
-                Err(sandbar_core::Error::not_found(ATTACH, format!("process {pid}"))
-                    .with_backend(crate::config::BACKEND))
+                Err(sandbar_core::Error::not_found(operation.name, format!("process {pid}"))
+                    .with_backend(operation.backend))
             }
-            Err(error) => Err(fault::rpc(ATTACH, &error)),
+            Err(error) => Err(fault::rpc(operation, &error)),
         }
     }
 
     async fn signal(&self, pid: ProcessId, signal: Signal) -> Result<bool> {
-        Control::pipes(&self.0, pid).signal_process(signal).await
+        Control::pipes(self, pid).signal_process(signal).await
     }
 
     async fn signal_any(&self, pid: ProcessId, signal: Signal, reach: SignalReach) -> Result<bool> {
+        let operation = self.operation(SIGNAL);
         if pid == AGENT {
             let message = "process 1 is Sandbar's own and can't be signalled";
-            return Err(fail(ErrorKind::PermissionDenied, SIGNAL, message)
-                .with_hint(format!("`sandbar destroy {}` ends the sandbox", self.0.id())));
+            return Err(operation
+                .fail(ErrorKind::PermissionDenied, message)
+                .with_hint(format!("`sandbar destroy {}` ends the sandbox", self.id())));
         }
-        match Control::pipes(&self.0, pid).signal_whoever(signal, reach).await? {
+        match Control::pipes(self, pid).signal_whoever(signal, reach).await? {
             Some(there) => Ok(there),
-            None => Err(too_old(SIGNAL, "a signal to a process that was not started through the contract")),
+            None => {
+                Err(too_old(operation, "a signal to a process that was not started through the contract"))
+            }
         }
     }
 }
 
 /// The sandbox was made by a version that can't do that.
-fn too_old(operation: &'static str, feature: &str) -> Error {
-    Error::unsupported(operation, feature, "the sandbox was made by an older version")
-        .with_backend(crate::config::BACKEND)
+fn too_old(operation: Operation, feature: &str) -> Error {
+    Error::unsupported(operation.name, feature, "the sandbox was made by an older version")
+        .with_backend(operation.backend)
         .with_hint("make a new sandbox")
 }
 
 /// Arguments as far as they are shown: what is inside may write them.
-fn bounded(argv: Vec<String>) -> Vec<String> {
+pub(crate) fn bounded(argv: Vec<String>) -> Vec<String> {
     let mut left = MAX_ARGV;
     let fits = |mut word: String| {
         // Each word costs a byte of its own, so that empty ones have an end as well.
@@ -135,7 +142,7 @@ fn bounded(argv: Vec<String>) -> Vec<String> {
 }
 
 /// As long a name as anybody needs for a user, a tag or a folder.
-fn short(mut text: String) -> String {
+pub(crate) fn short(mut text: String) -> String {
     cut(&mut text, MAX_ARGV);
     text
 }
@@ -168,7 +175,7 @@ fn row(row: ProcessRow) -> ProcessInfo {
 }
 
 /// The kernel's letters (proc(5)).
-fn state_of(letter: char) -> Option<ProcessState> {
+pub(crate) fn state_of(letter: char) -> Option<ProcessState> {
     match letter {
         'R' => Some(ProcessState::Running),
         'S' | 'D' | 'I' => Some(ProcessState::Waiting),
@@ -178,45 +185,47 @@ fn state_of(letter: char) -> Option<ProcessState> {
     }
 }
 
-impl Shared {
+impl GuestClient {
     /// Whether the process has a terminal: an update without a size changes nothing, and is refused where there is none.
-    async fn has_terminal(&self, pid: ProcessId) -> Result<bool> {
+    pub(crate) async fn has_terminal(&self, pid: ProcessId) -> Result<bool> {
+        let operation = self.operation(ATTACH);
         let message = sandbar_wire::envd::UpdateRequest {
             process: sandbar_wire::envd::ProcessSelector::pid(pid),
             pty: None,
         };
-        Ok(self.0.call::<Empty>("/process.Process/Update", &message, None, ATTACH).await?.is_ok())
+        Ok(self.call::<Empty>("/process.Process/Update", &message, None, operation).await?.is_ok())
     }
 
     fn handle(&self, process: Followed, terminal: bool, timeout: Option<std::time::Duration>) -> Process {
         let pid = process.pid;
-        let control = Arc::new(Handle { link: Arc::clone(&self.0), pid, terminal });
-        Process { pid, events: events(Arc::clone(&self.0), process, timeout), control }
+        let control = Arc::new(Handle { client: self.clone(), pid, terminal });
+        Process { pid, events: events(self.clone(), process, timeout), control }
     }
 }
 
-fn events(link: Arc<Link>, process: Followed, timeout: Option<std::time::Duration>) -> ProcessEvents {
-    let state = Some((link, process));
+fn events(client: GuestClient, process: Followed, timeout: Option<std::time::Duration>) -> ProcessEvents {
+    let operation = client.operation(SPAWN);
+    let state = Some((client, process));
     stream::unfold(state, move |state| async move {
-        let (link, mut process) = state?;
-        match link.next_of(&mut process, SPAWN).await {
+        let (client, mut process) = state?;
+        match client.next_of(&mut process, operation).await {
             Ok(Said::Data(channel, bytes)) => {
                 let event = match channel {
                     Channel::Stdout => ProcessEvent::Stdout(bytes),
                     Channel::Stderr => ProcessEvent::Stderr(bytes),
                     Channel::Pty => ProcessEvent::Terminal(bytes),
                 };
-                Some((Ok(event), Some((link, process))))
+                Some((Ok(event), Some((client, process))))
             }
             Ok(Said::End(exit)) => Some((Ok(ProcessEvent::Exit(exit)), None)),
             Err(Stopped::TimedOut) => {
                 let partial = PartialOutput { ended: Some(true), ..PartialOutput::default() };
-                Some((Err(timed_out(SPAWN, timeout).with_partial(partial)), None))
+                Some((Err(timed_out(operation, timeout).with_partial(partial)), None))
             }
             Err(Stopped::TimedOutSilently) => {
-                let ended = Control::pipes(&link, process.pid).end_at_last().await;
+                let ended = Control::pipes(&client, process.pid).end_at_last().await;
                 let partial = PartialOutput { ended, ..PartialOutput::default() };
-                Some((Err(timed_out(SPAWN, timeout).with_partial(partial)), None))
+                Some((Err(timed_out(operation, timeout).with_partial(partial)), None))
             }
             Err(Stopped::Failed(error)) => Some((Err(error), None)),
         }

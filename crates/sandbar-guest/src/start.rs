@@ -6,45 +6,46 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use sandbar_core::{
-    Command, EnvVars, Error, ErrorKind, ExitStatus, GuestPath, KillCause, PartialOutput, ProcessExit,
-    PtySize, Result, UserName,
+    Command, EnvVars, Error, ErrorKind, ExitStatus, GuestPath, PartialOutput, ProcessExit, PtySize, Result,
+    UserName,
 };
 use sandbar_wire::envd::{
     Channel, Code, ConnectRequest, EndEvent, ProcessConfig, ProcessEvent, ProcessSelector, Pty, RpcError,
-    StartRequest, causes, decode_process_event,
+    Signal, StartRequest, causes, decode_process_event,
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::fault;
-use super::link::Link;
-use super::rpc::{Messages, Next};
-use crate::ask::{Answer, ask};
-use crate::shim::protocol::{Op, Reply};
+use crate::client::GuestClient;
+use crate::fault;
+use crate::messages::{Messages, Next};
+use crate::operation::Operation;
 
-pub(super) const START: &str = "/process.Process/Start";
+/// The call that starts a process.
+pub const START: &str = "/process.Process/Start";
 const CONNECT: &str = "/process.Process/Connect";
-/// How long the shim may take to tell what a limit did; without an answer the cause stays unknown.
+/// How long telling what a limit did may take; without an answer the cause stays unknown. And how long a stream's last message may take after its
+/// process' end.
 const CAUSE: Duration = Duration::from_secs(2);
 /// How much longer than a command's timeout its stream may go on, before the agent is taken for unable to end it.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What to start, in the contract's words.
 #[derive(Debug)]
-pub(super) struct Wish<'a> {
-    pub(super) command: &'a Command,
-    pub(super) cwd: Option<&'a GuestPath>,
-    pub(super) env: &'a EnvVars,
-    pub(super) user: Option<&'a UserName>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) stdin: bool,
-    pub(super) pty: Option<PtySize>,
-    pub(super) tag: Option<String>,
+pub(crate) struct Wish<'a> {
+    pub(crate) command: &'a Command,
+    pub(crate) cwd: Option<&'a GuestPath>,
+    pub(crate) env: &'a EnvVars,
+    pub(crate) user: Option<&'a UserName>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) stdin: bool,
+    pub(crate) pty: Option<PtySize>,
+    pub(crate) tag: Option<String>,
 }
 
 /// A process of the agent's that is followed.
 #[derive(Debug)]
-pub(super) struct Followed {
-    pub(super) pid: u32,
+pub(crate) struct Followed {
+    pub(crate) pid: u32,
     messages: Messages,
     started: Timestamp,
     /// When its stream has to be over.
@@ -53,14 +54,14 @@ pub(super) struct Followed {
 
 /// What a followed process says.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(crate) enum Said {
     Data(Channel, Bytes),
     End(ProcessExit),
 }
 
 /// Why a process is not followed any more.
 #[derive(Debug)]
-pub(super) enum Stopped {
+pub(crate) enum Stopped {
     /// Its time was over, and its tree was ended.
     TimedOut,
     /// Its time was over, and it is not known whether its tree was ended.
@@ -69,15 +70,15 @@ pub(super) enum Stopped {
     Failed(Error),
 }
 
-impl Link {
+impl GuestClient {
     /// Starts a process. The inner error is the agent's refusal.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         &self,
         wish: Wish<'_>,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<std::result::Result<Followed, RpcError>> {
         let request = request(&wish, operation)?;
-        let started = crate::home::now();
+        let started = Timestamp::now();
         let limit =
             wish.timeout.and_then(|timeout| Instant::now().checked_add(timeout.saturating_add(GRACE)));
         let starting = async {
@@ -97,14 +98,14 @@ impl Link {
     }
 
     /// Follows a process that runs.
-    pub(super) async fn connect_to(
+    pub(crate) async fn connect_to(
         &self,
         pid: u32,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<std::result::Result<Followed, RpcError>> {
         let request = ConnectRequest { process: ProcessSelector::pid(pid) };
         match self.open_stream(CONNECT, &request, None, None, operation).await? {
-            Ok(messages) => self.follow(messages, crate::home::now(), None, operation).await,
+            Ok(messages) => self.follow(messages, Timestamp::now(), None, operation).await,
             Err(error) => Ok(Err(error)),
         }
     }
@@ -115,7 +116,7 @@ impl Link {
         mut messages: Messages,
         started: Timestamp,
         limit: Option<Instant>,
-        operation: &'static str,
+        operation: Operation,
     ) -> Result<std::result::Result<Followed, RpcError>> {
         match self.first_of(&mut messages, operation).await? {
             Next::Message(payload) => match decode_process_event(&payload) {
@@ -131,10 +132,10 @@ impl Link {
     }
 
     /// The next that a process says. After its end there is nothing more to ask for.
-    pub(super) async fn next_of(
+    pub(crate) async fn next_of(
         &self,
         process: &mut Followed,
-        operation: &'static str,
+        operation: Operation,
     ) -> std::result::Result<Said, Stopped> {
         loop {
             let next = match process.limit {
@@ -176,35 +177,35 @@ impl Link {
             return Err(Stopped::TimedOut);
         }
         let status = status_of(end);
-        let cause = if was_killed(status) { self.cause_since(started).await } else { None };
-        Ok(Said::End(ProcessExit { status, cause }))
-    }
-
-    /// Which limit ended something since then, if one did.
-    async fn cause_since(&self, started: Timestamp) -> Option<KillCause> {
-        let asked = async {
-            let folder = self.live("find the cause").await.ok()?;
-            match ask(&folder, Op::Stats, CAUSE, "find the cause").await.ok()? {
-                Answer::Reply(reply, _) => match *reply {
-                    Reply::Stats(usage) => usage.last_kill,
-                    _ => None,
-                },
-                Answer::Nobody => None,
-            }
+        let cause = if was_killed(status) {
+            timeout(CAUSE, self.transport.cause_since(started)).await.ok().flatten()
+        } else {
+            None
         };
-        let last = timeout(CAUSE, asked).await.ok().flatten()?;
-        (last.at >= started).then_some(last.cause)
+        Ok(Said::End(ProcessExit { status, cause }))
     }
 }
 
 /// The status in an end event. What is not certain is unknown.
-pub(super) fn status_of(end: &EndEvent) -> ExitStatus {
+pub fn status_of(end: &EndEvent) -> ExitStatus {
     match (end.cause.as_deref(), end.signal) {
         (Some(causes::UNKNOWN), _) => ExitStatus::Unknown,
         (_, Some(signal)) => i32::try_from(signal).map_or(ExitStatus::Unknown, ExitStatus::Signal),
         (_, None) if end.exited => ExitStatus::Code(end.exit_code),
-        (_, None) => ExitStatus::Unknown,
+        (_, None) => signal_in(&end.status).map_or(ExitStatus::Unknown, ExitStatus::Signal),
     }
+}
+
+/// The signal in a status in Go's words (`signal: killed`, `signal: aborted (core dumped)`), which is all that other agents tell of it.
+fn signal_in(status: &str) -> Option<i32> {
+    /// Past the last of them that has words of its own.
+    const NAMED: std::ops::Range<i32> = 1..32;
+    let words = status.strip_prefix("signal: ")?;
+    let words = words.strip_suffix(" (core dumped)").unwrap_or(words);
+    if let Some(number) = words.strip_prefix("signal ") {
+        return number.parse().ok().filter(|number| (1..=64).contains(number));
+    }
+    NAMED.into_iter().find(|number| words != "signal" && Signal::description(*number) == words)
 }
 
 /// Whether a limit may be behind it: killed, or a shell's word for a child that was, or a start that was refused.
@@ -212,16 +213,16 @@ fn was_killed(status: ExitStatus) -> bool {
     matches!(status, ExitStatus::Signal(9) | ExitStatus::Code(137) | ExitStatus::Unknown)
 }
 
-fn request(wish: &Wish<'_>, operation: &'static str) -> Result<StartRequest> {
-    wish.command.check().map_err(|error| error.with_backend(crate::config::BACKEND))?;
+fn request(wish: &Wish<'_>, operation: Operation) -> Result<StartRequest> {
+    wish.command.check().map_err(|error| error.with_backend(operation.backend))?;
     let text = |what: &str, bytes: &[u8]| {
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| {
             Error::unsupported(
-                operation,
+                operation.name,
                 format!("{what} that is not UTF-8"),
                 "the guest's protocol carries text",
             )
-            .with_backend(crate::config::BACKEND)
+            .with_backend(operation.backend)
             .with_hint("pass the bytes by standard input or a file")
         })
     };
@@ -241,14 +242,14 @@ fn request(wish: &Wish<'_>, operation: &'static str) -> Result<StartRequest> {
 }
 
 /// The size of a terminal, in the agent's words.
-pub(super) fn wire_size(size: PtySize) -> sandbar_wire::envd::PtySize {
+pub(crate) fn wire_size(size: PtySize) -> sandbar_wire::envd::PtySize {
     sandbar_wire::envd::PtySize { cols: size.cols.into(), rows: size.rows.into() }
 }
 
 /// The error of a command whose time was over.
-pub(super) fn timed_out(operation: &'static str, timeout: Option<Duration>) -> Error {
+pub(crate) fn timed_out(operation: Operation, timeout: Option<Duration>) -> Error {
     let after = timeout.map(|timeout| format!(" after {timeout:?}")).unwrap_or_default();
-    crate::error::fail(ErrorKind::Timeout, operation, format!("the command ran into its timeout{after}"))
+    operation.fail(ErrorKind::Timeout, format!("the command ran into its timeout{after}"))
 }
 
 #[cfg(test)]
@@ -271,6 +272,13 @@ mod tests {
         assert_eq!(end(None, false, 0, None), ExitStatus::Unknown);
         assert_eq!(end(None, true, 0, Some(causes::UNKNOWN)), ExitStatus::Unknown);
         assert_eq!(end(Some(u32::MAX), false, 0, None), ExitStatus::Unknown);
+        let told = |status: &str| status_of(&EndEvent { status: status.into(), ..EndEvent::default() });
+        assert_eq!(told("signal: killed"), ExitStatus::Signal(9));
+        assert_eq!(told("signal: segmentation fault (core dumped)"), ExitStatus::Signal(11));
+        assert_eq!(told("signal: signal 35"), ExitStatus::Signal(35));
+        for odd in ["", "signal: ", "signal: signal", "signal: signal 0", "exit status 0", "killed"] {
+            assert_eq!(told(odd), ExitStatus::Unknown, "{odd}");
+        }
     }
 
     #[test]
@@ -287,6 +295,6 @@ mod tests {
             pty: None,
             tag: None,
         };
-        assert_eq!(request(&wish, "run").unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(request(&wish, Operation::new("run", "test")).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 }

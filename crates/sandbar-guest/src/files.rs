@@ -1,9 +1,8 @@
 use std::fmt::Write;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RANGE};
+use http::header::{CONTENT_LENGTH, RANGE};
 use http::{Method, Response, StatusCode};
 use sandbar_core::{
     ByteStream, Error, ErrorKind, FileEntry, FileRead, Files, GuestPath, ListOptions, ReadOptions, Result,
@@ -11,22 +10,21 @@ use sandbar_core::{
 };
 use sandbar_wire::envd::{
     ARCHIVE_ERROR_TRAILER, Code, Empty, EntryResponse, HttpError, ListDirRequest, ListDirResponse,
-    MoveRequest, PathRequest,
+    MoveRequest, PathRequest, RpcError,
 };
 
-use super::body::{ResponseBody, streamed, whole};
-use super::entries::entry;
-use super::fault;
-use super::link::Link;
-use super::patience;
-use super::pool::Failure;
-use super::processes::Shared;
-use super::rpc::{CALL, request};
-use crate::config::BACKEND;
-use crate::error::fail;
+use crate::body::{ResponseBody, whole};
+use crate::client::{Dialect, GuestClient};
+use crate::entries::entry;
+use crate::fault;
+use crate::operation::Operation;
+use crate::patience;
+use crate::rpc::{CALL, request};
+use crate::transport::Failure;
+use crate::upload::Form;
 
 /// Where the agent serves content of files.
-const FILES: &str = "/files";
+pub(crate) const FILES: &str = "/files";
 const READ: &str = "read";
 const WRITE: &str = "write";
 const STAT: &str = "stat";
@@ -34,12 +32,10 @@ const LIST: &str = "list";
 const MAKE_DIR: &str = "make folder";
 const RENAME: &str = "rename";
 const REMOVE: &str = "remove";
-/// How long an upload may take as a whole: 1 TiB at 100 MB/s is three hours.
-pub(super) const UPLOAD: Duration = Duration::from_secs(24 * 3600);
-
 #[async_trait]
-impl Files for Shared {
+impl Files for GuestClient {
     async fn read_opts(&self, path: &GuestPath, options: ReadOptions) -> Result<FileRead> {
+        let operation = self.operation(READ);
         let ReadOptions { range, user } = options;
         let range = match range {
             Some(range) if range.length == Some(0) => return self.nothing(path).await,
@@ -53,19 +49,23 @@ impl Files for Shared {
         if let Some(range) = &range {
             headers.push((RANGE.as_str(), range.as_str()));
         }
-        let request =
-            request(Method::GET, &place(FILES, path, user.as_ref(), READ)?, None, &headers, whole(""))?;
-        let response = self.0.send(request, CALL, READ).await?;
+        let request = request(
+            Method::GET,
+            &place(FILES, path, user.as_ref(), operation)?,
+            None,
+            &headers,
+            whole(""),
+            operation,
+        )?;
+        let response = self.send(request, CALL, operation).await?;
         match response.status() {
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
-                Ok(read(std::sync::Arc::clone(&self.0), response))
-            }
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT => Ok(read(self.clone(), response)),
             // Nothing begins there.
             StatusCode::RANGE_NOT_SATISFIABLE => {
-                self.0.collect(response.into_body(), READ).await?;
+                self.collect(response.into_body(), operation).await?;
                 Ok(FileRead { body: stream::empty().boxed(), length: Some(0) })
             }
-            _ => Err(self.http_error(READ, path, response).await),
+            _ => Err(self.http_error(operation, path, response).await),
         }
     }
 
@@ -75,113 +75,119 @@ impl Files for Shared {
         body: ByteStream,
         options: WriteOptions,
     ) -> Result<FileEntry> {
+        let operation = self.operation(WRITE);
         let WriteOptions { user } = options;
-        let (body, broken, progress) = streamed(body);
-        let headers = [(CONTENT_TYPE.as_str(), "application/octet-stream")];
-        let request =
-            request(Method::POST, &place(FILES, path, user.as_ref(), WRITE)?, None, &headers, body)?;
-        let sent = tokio::select! {
-            sent = self.0.send(request, UPLOAD, WRITE) => sent,
-            error = patience::ends(&self.0, Some(&progress), WRITE) => Err(error),
-        };
-        // The caller's own error is the answer, whatever became of the connection.
-        if let Some(error) = broken.take() {
-            return Err(error);
-        }
-        let response = sent?;
-        if response.status() != StatusCode::OK {
-            return Err(self.http_error(WRITE, path, response).await);
-        }
-        self.0.collect(response.into_body(), WRITE).await?;
+        self.upload(path, body, user.as_ref(), Form::Raw, operation).await?;
         match Files::stat(self, path).await? {
             Some(entry) => Ok(entry),
-            None => Err(fail(ErrorKind::Conflict, WRITE, format!("`{path}` was written and is gone again"))),
+            None => {
+                Err(operation.fail(ErrorKind::Conflict, format!("`{path}` was written and is gone again")))
+            }
         }
     }
 
     async fn stat(&self, path: &GuestPath) -> Result<Option<FileEntry>> {
+        let operation = self.operation(STAT);
         let answer =
-            self.0.call::<EntryResponse>("/filesystem.Filesystem/Stat", &named(path), None, STAT).await?;
+            self.call::<EntryResponse>("/filesystem.Filesystem/Stat", &named(path), None, operation).await?;
         match answer {
-            Ok(found) => entry(found.entry, STAT).map(Some),
+            Ok(found) => entry(found.entry, operation).map(Some),
             // Below a file there is positively nothing, either.
-            Err(error) if matches!(error.code, Code::NotFound | Code::InvalidArgument) => Ok(None),
-            Err(error) => Err(on(path, fault::rpc(STAT, &error))),
+            Err(error) if self.is_absence(&error) => Ok(None),
+            Err(error) => Err(on(path, fault::rpc(operation, &error))),
         }
     }
 
     async fn list_opts(&self, path: &GuestPath, options: ListOptions) -> Result<Vec<FileEntry>> {
+        let operation = self.operation(LIST);
         let ListOptions { depth } = options;
         if depth == 0 {
-            return Err(
-                Error::invalid(LIST, "depth 0 is not valid: expected at least 1").with_backend(BACKEND)
-            );
+            return Err(Error::invalid(operation.name, "depth 0 is not valid: expected at least 1")
+                .with_backend(operation.backend));
         }
         let PathRequest { path: text, path_b64 } = named(path);
         let message = ListDirRequest { path: text, path_b64, depth };
         let answer =
-            self.0.call::<ListDirResponse>("/filesystem.Filesystem/ListDir", &message, None, LIST).await?;
-        let list = answer.map_err(|error| on(path, fault::rpc(LIST, &error)))?;
-        list.entries.into_iter().map(|info| entry(info, LIST)).collect()
+            self.call::<ListDirResponse>("/filesystem.Filesystem/ListDir", &message, None, operation).await?;
+        let list = answer.map_err(|error| on(path, fault::rpc(operation, &error)))?;
+        list.entries.into_iter().map(|info| entry(info, operation)).collect()
     }
 
     async fn make_dir(&self, path: &GuestPath) -> Result<bool> {
+        let operation = self.operation(MAKE_DIR);
         let answer = self
-            .0
-            .call::<EntryResponse>("/filesystem.Filesystem/MakeDir", &named(path), None, MAKE_DIR)
+            .call::<EntryResponse>("/filesystem.Filesystem/MakeDir", &named(path), None, operation)
             .await?;
         match answer {
             Ok(_) => Ok(true),
             Err(error) if error.code == Code::AlreadyExists => Ok(false),
-            Err(error) => Err(on(path, fault::rpc(MAKE_DIR, &error))),
+            Err(error) => Err(on(path, fault::rpc(operation, &error))),
         }
     }
 
     async fn rename(&self, from: &GuestPath, to: &GuestPath) -> Result<FileEntry> {
+        let operation = self.operation(RENAME);
         let PathRequest { path: source, path_b64: source_b64 } = named(from);
         let PathRequest { path: destination, path_b64: destination_b64 } = named(to);
         let message = MoveRequest { source, destination, source_b64, destination_b64 };
         let answer =
-            self.0.call::<EntryResponse>("/filesystem.Filesystem/Move", &message, None, RENAME).await?;
+            self.call::<EntryResponse>("/filesystem.Filesystem/Move", &message, None, operation).await?;
         match answer {
-            Ok(moved) => entry(moved.entry, RENAME),
-            Err(error) => Err(on(from, fault::rpc(RENAME, &error))),
+            Ok(moved) => entry(moved.entry, operation),
+            Err(error) => Err(on(from, fault::rpc(operation, &error))),
         }
     }
 
     async fn remove(&self, path: &GuestPath) -> Result<bool> {
+        let operation = self.operation(REMOVE);
         // The agent calls it a success when there was nothing, so look first.
         if Files::stat(self, path).await?.is_none() {
             return Ok(false);
         }
-        match self.0.call::<Empty>("/filesystem.Filesystem/Remove", &named(path), None, REMOVE).await? {
+        match self.call::<Empty>("/filesystem.Filesystem/Remove", &named(path), None, operation).await? {
             Ok(Empty {}) => Ok(true),
-            Err(error) => Err(on(path, fault::rpc(REMOVE, &error))),
+            Err(error) => Err(on(path, fault::rpc(operation, &error))),
         }
     }
 }
 
-impl Shared {
+impl GuestClient {
+    /// Whether the agent says that there is positively nothing.
+    fn is_absence(&self, error: &RpcError) -> bool {
+        match (error.code, self.dialect) {
+            (Code::NotFound, _) | (Code::InvalidArgument, Dialect::Own) => true,
+            // Each version has another code for it, and the kernel's words.
+            (_, Dialect::Envd) => error.message.contains("not a directory"),
+            (_, Dialect::Own) => false,
+        }
+    }
+
     /// Reads no bytes at all of a file that has to be there.
     async fn nothing(&self, path: &GuestPath) -> Result<FileRead> {
+        let operation = self.operation(READ);
         match Files::stat(self, path).await? {
             Some(entry) if entry.kind != sandbar_core::EntryKind::Directory => {
                 Ok(FileRead { body: stream::empty().boxed(), length: Some(0) })
             }
-            Some(_) => Err(on(path, fail(ErrorKind::InvalidInput, READ, format!("`{path}` is a folder")))),
-            None => Err(on(path, Error::not_found(READ, format!("`{path}`")).with_backend(BACKEND))),
+            Some(_) => {
+                Err(on(path, operation.fail(ErrorKind::InvalidInput, format!("`{path}` is a folder"))))
+            }
+            None => Err(on(
+                path,
+                Error::not_found(operation.name, format!("`{path}`")).with_backend(operation.backend),
+            )),
         }
     }
 
     /// The error in an answer of the plain endpoints.
-    pub(super) async fn http_error(
+    pub(crate) async fn http_error(
         &self,
-        operation: &'static str,
+        operation: Operation,
         path: &GuestPath,
         response: Response<ResponseBody>,
     ) -> Error {
         let status = response.status();
-        let body = match self.0.collect(response.into_body(), operation).await {
+        let body = match self.collect(response.into_body(), operation).await {
             Ok(body) => body,
             Err(error) => return error,
         };
@@ -189,12 +195,20 @@ impl Shared {
             Ok(error) => error.message,
             Err(_) => format!("status {status}"),
         };
+        // Far away, somebody on the way may say so as well: that is no absence.
+        if self.dialect == Dialect::Envd
+            && status == StatusCode::NOT_FOUND
+            && !message.contains("does not exist")
+        {
+            let why = format!("a file is answered with 404, and not in the agent's words: {message}");
+            return on(path, fault::nonsense(operation, &why).with_retry(Retry::Never));
+        }
         on(path, refusal(status, &message, operation))
     }
 }
 
 /// What the plain endpoints refuse, by its status.
-fn refusal(status: StatusCode, message: &str, operation: &'static str) -> Error {
+fn refusal(status: StatusCode, message: &str, operation: Operation) -> Error {
     let kind = match status {
         // Of a user that does not exist the agent says that it is not authenticated; there are no tokens here.
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => ErrorKind::InvalidInput,
@@ -208,11 +222,11 @@ fn refusal(status: StatusCode, message: &str, operation: &'static str) -> Error 
         }
         _ => ErrorKind::Unexpected,
     };
-    fail(kind, operation, fault::readable(message))
+    operation.fail(kind, fault::readable(message))
 }
 
 /// Why a body that came to its end is not whole all the same.
-fn ended_early(body: &ResponseBody, operation: &'static str) -> Option<Error> {
+fn ended_early(body: &ResponseBody, operation: Operation) -> Option<Error> {
     let told = body.trailers()?.get(ARCHIVE_ERROR_TRAILER)?;
     Some(match serde_json::from_slice::<HttpError>(told.as_bytes()) {
         Ok(error) => {
@@ -224,7 +238,7 @@ fn ended_early(body: &ResponseBody, operation: &'static str) -> Option<Error> {
 }
 
 /// A connection that broke while something was read: that changes nothing inside.
-pub(super) fn only_read(error: Error) -> Error {
+pub(crate) fn only_read(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Unavailable => error
             .with_retry(Retry::Safe)
@@ -234,29 +248,30 @@ pub(super) fn only_read(error: Error) -> Error {
 }
 
 /// The body of a file, and its length where the agent told one.
-fn read(link: std::sync::Arc<Link>, response: Response<ResponseBody>) -> FileRead {
+fn read(client: GuestClient, response: Response<ResponseBody>) -> FileRead {
+    let operation = client.operation(READ);
     let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    FileRead { body: content(link, response, READ), length }
+    FileRead { body: content(client, response, operation), length }
 }
 
 /// What an answer carries, as it comes. It ends with an error where the agent broke it off.
-pub(super) fn content(
-    link: std::sync::Arc<Link>,
+pub(crate) fn content(
+    client: GuestClient,
     response: Response<ResponseBody>,
-    operation: &'static str,
+    operation: Operation,
 ) -> ByteStream {
-    let state = Some((link, response.into_body()));
+    let state = Some((client, response.into_body()));
     let body = stream::unfold(state, move |state| async move {
-        let (link, mut body) = state?;
+        let (client, mut body) = state?;
         let chunk = tokio::select! {
             biased;
             chunk = body.chunk() => chunk,
-            error = patience::ends(&link, None, operation) => return Some((Err(only_read(error)), None)),
+            error = patience::ends(&client, None, operation) => return Some((Err(only_read(error)), None)),
         };
         match chunk {
-            Some(Ok(bytes)) => Some((Ok(bytes), Some((link, body)))),
+            Some(Ok(bytes)) => Some((Ok(bytes), Some((client, body)))),
             Some(Err(cause)) => {
-                let error = link.lost(operation, Failure::Broken(cause)).await;
+                let error = client.lost(operation, Failure::Broken(cause)).await;
                 Some((Err(only_read(error)), None))
             }
             None => ended_early(&body, operation).map(|error| (Err(error), None)),
@@ -266,19 +281,19 @@ pub(super) fn content(
 }
 
 /// An endpoint for content. Its parameters are text.
-pub(super) fn place(
+pub(crate) fn place(
     endpoint: &str,
     path: &GuestPath,
     user: Option<&UserName>,
-    operation: &'static str,
+    operation: Operation,
 ) -> Result<String> {
     if path.to_str().is_none() {
         return Err(Error::unsupported(
-            operation,
+            operation.name,
             "a file name that is not UTF-8",
             "the guest's protocol names files with content by text",
         )
-        .with_backend(BACKEND)
+        .with_backend(operation.backend)
         .with_hint("rename it first, or use a command inside"));
     }
     let mut place = format!("{endpoint}?path={}", encoded(path.as_bytes()));
@@ -301,7 +316,7 @@ fn encoded(bytes: &[u8]) -> String {
 }
 
 /// A path, and its exact bytes where it is no text.
-pub(super) fn named(path: &GuestPath) -> PathRequest {
+pub(crate) fn named(path: &GuestPath) -> PathRequest {
     PathRequest {
         path: String::from_utf8_lossy(path.as_bytes()).into_owned(),
         path_b64: path.to_str().is_none().then(|| bytes::Bytes::copy_from_slice(path.as_bytes())),
@@ -309,7 +324,7 @@ pub(super) fn named(path: &GuestPath) -> PathRequest {
 }
 
 /// Names what an error is about.
-pub(super) fn on(path: &GuestPath, error: Error) -> Error {
+pub(crate) fn on(path: &GuestPath, error: Error) -> Error {
     error.with_resource(format!("`{path}`"))
 }
 
@@ -320,11 +335,11 @@ mod tests {
     #[test]
     fn a_path_survives_the_query() {
         let path = GuestPath::new("/a b/ü+%&#\n").unwrap();
-        let user = UserName::new("root").unwrap();
-        let place = place(FILES, &path, Some(&user), "read").unwrap();
+        let (user, of) = (UserName::new("root").unwrap(), Operation::new(READ, "test"));
+        let place = place(FILES, &path, Some(&user), of).unwrap();
         assert_eq!(place, "/files?path=/a%20b/%C3%BC%2B%25%26%23%0A&username=root");
         let odd = GuestPath::new(b"/\xff").unwrap();
-        assert_eq!(super::place(FILES, &odd, None, "read").unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(super::place(FILES, &odd, None, of).unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!(named(&odd).path_b64.unwrap(), &b"/\xff"[..]);
     }
 }

@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,12 +12,13 @@ use sandbar_wire::envd::{
     message_frame,
 };
 
-use super::body::{streamed, whole};
-use super::fault;
-use super::link::Link;
-use super::rpc::{Next, request};
-use super::start::wire_size;
-use crate::error::fail;
+use crate::body::{streamed, whole};
+use crate::client::GuestClient;
+use crate::fault;
+use crate::messages::Next;
+use crate::operation::Operation;
+use crate::rpc::request;
+use crate::start::wire_size;
 
 const WRITE: &str = "write";
 const SIGNAL: &str = "signal";
@@ -34,20 +34,21 @@ const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How to talk to one process.
 #[derive(Debug)]
-pub(super) struct Control<'a> {
-    link: &'a Link,
+pub(crate) struct Control<'a> {
+    client: &'a GuestClient,
     pid: u32,
     terminal: bool,
 }
 
 impl<'a> Control<'a> {
     /// To one with pipes.
-    pub(super) fn pipes(link: &'a Link, pid: u32) -> Self {
-        Self { link, pid, terminal: false }
+    pub(crate) fn pipes(client: &'a GuestClient, pid: u32) -> Self {
+        Self { client, pid, terminal: false }
     }
 
     /// Writes it all, waiting as long as the process does not read.
-    pub(super) async fn write_all(&self, bytes: Bytes) -> Result<()> {
+    pub(crate) async fn write_all(&self, bytes: Bytes) -> Result<()> {
+        let operation = self.client.operation(WRITE);
         if bytes.is_empty() {
             return Ok(());
         }
@@ -61,20 +62,22 @@ impl<'a> Control<'a> {
         };
         let message = SendInputRequest { process: ProcessSelector::pid(self.pid), input };
         let text = serde_json::to_vec(&message)
-            .map_err(|cause| fail(ErrorKind::Unexpected, WRITE, cause.to_string()))?;
+            .map_err(|cause| operation.fail(ErrorKind::Unexpected, cause.to_string()))?;
         let headers = [(CONTENT_TYPE.as_str(), UNARY_CONTENT_TYPE)];
-        let request = request(Method::POST, "/process.Process/SendInput", None, &headers, whole(text))?;
-        let response = self.link.send(request, PATIENCE, WRITE).await?;
+        let request =
+            request(Method::POST, "/process.Process/SendInput", None, &headers, whole(text), operation)?;
+        let response = self.client.send(request, PATIENCE, operation).await?;
         let status = response.status();
-        let body = self.link.collect(response.into_body(), WRITE).await?;
+        let body = self.client.collect(response.into_body(), operation).await?;
         if status != http::StatusCode::OK {
-            return Err(refused(WRITE, &RpcError::from_response(status.as_u16(), &body)));
+            return Err(refused(operation, &RpcError::from_response(status.as_u16(), &body)));
         }
         Ok(())
     }
 
     /// Writes much in one call, so that the agent writes one piece while the next is on its way.
     async fn pour(&self, mut bytes: Bytes) -> Result<()> {
+        let operation = self.client.operation(WRITE);
         let start = StreamInput::Start(SelectRequest { process: ProcessSelector::pid(self.pid) });
         // Everything but a terminal's means standard input.
         let channel = if self.terminal { Channel::Pty } else { Channel::Stdout };
@@ -84,91 +87,96 @@ impl<'a> Control<'a> {
         });
         let frames = stream::iter(std::iter::once(message_frame(&start)).chain(pieces));
         let (body, _, _) = streamed(frames.map(Ok).boxed());
-        let answer = self.link.pour("/process.Process/StreamInput", body, PATIENCE, WRITE).await?;
-        let mut messages = answer.map_err(|error| refused(WRITE, &error))?;
+        let answer = self.client.pour("/process.Process/StreamInput", body, PATIENCE, operation).await?;
+        let mut messages = answer.map_err(|error| refused(operation, &error))?;
         loop {
-            match self.link.first_of(&mut messages, WRITE).await? {
+            match self.client.first_of(&mut messages, operation).await? {
                 // It says nothing but that it is done.
                 Next::Message(_) => {}
                 Next::End(None) => return Ok(()),
-                Next::End(Some(error)) => return Err(refused(WRITE, &error)),
-                Next::Lost(failure) => return Err(self.link.lost(WRITE, failure).await),
-                Next::Nonsense(why) => return Err(fault::nonsense(WRITE, &why)),
+                Next::End(Some(error)) => return Err(refused(operation, &error)),
+                Next::Lost(failure) => return Err(self.client.lost(operation, failure).await),
+                Next::Nonsense(why) => return Err(fault::nonsense(operation, &why)),
             }
         }
     }
 
     /// Closes standard input.
-    pub(super) async fn close(&self) -> Result<()> {
+    pub(crate) async fn close(&self) -> Result<()> {
+        let operation = self.client.operation(WRITE);
         let message = SelectRequest { process: ProcessSelector::pid(self.pid) };
-        let answer = self.link.call::<Empty>("/process.Process/CloseStdin", &message, None, WRITE).await?;
+        let answer =
+            self.client.call::<Empty>("/process.Process/CloseStdin", &message, None, operation).await?;
         match answer {
             Ok(Empty {}) => Ok(()),
             // Its input ended with it.
             Err(error) if error.code == Code::NotFound => Ok(()),
-            Err(error) => Err(refused(WRITE, &error)),
+            Err(error) => Err(refused(operation, &error)),
         }
     }
 
-    pub(super) async fn resize_terminal(&self, size: PtySize) -> Result<()> {
+    pub(crate) async fn resize_terminal(&self, size: PtySize) -> Result<()> {
         const RESIZE: &str = "resize";
+        let operation = self.client.operation(RESIZE);
         let message = UpdateRequest {
             process: ProcessSelector::pid(self.pid),
             pty: Some(Pty { size: Some(wire_size(size)) }),
         };
-        match self.link.call::<Empty>("/process.Process/Update", &message, None, RESIZE).await? {
+        match self.client.call::<Empty>("/process.Process/Update", &message, None, operation).await? {
             Ok(Empty {}) => Ok(()),
-            Err(error) => Err(refused(RESIZE, &error)),
+            Err(error) => Err(refused(operation, &error)),
         }
     }
 
     /// Kills what outlasted its timeout; `None` means that nobody knows whether that worked.
-    pub(super) async fn end_at_last(&self) -> Option<bool> {
+    pub(crate) async fn end_at_last(&self) -> Option<bool> {
         let killed = tokio::time::timeout(AT_LAST, self.signal_process(Signal::KILL)).await;
         killed.ok()?.ok().map(|_| true)
     }
 
     /// Signals the process and its tree; `false` means that there is none.
-    pub(super) async fn signal_process(&self, signal: Signal) -> Result<bool> {
+    pub(crate) async fn signal_process(&self, signal: Signal) -> Result<bool> {
+        let operation = self.client.operation(SIGNAL);
         let message = SendSignalRequest {
             process: ProcessSelector::pid(self.pid),
             signal: sandbar_wire::envd::Signal::new(signal.0),
         };
-        match self.link.call::<Empty>("/process.Process/SendSignal", &message, None, SIGNAL).await? {
+        match self.client.call::<Empty>("/process.Process/SendSignal", &message, None, operation).await? {
             Ok(Empty {}) => Ok(true),
             Err(error) if error.code == Code::NotFound => Ok(false),
-            Err(error) if error.code == Code::Unimplemented => Err(no_such_signal(signal)),
-            Err(error) => Err(fault::rpc(SIGNAL, &error)),
+            Err(error) if error.code == Code::Unimplemented => Err(no_such_signal(operation, signal)),
+            Err(error) => Err(fault::rpc(operation, &error)),
         }
     }
 
     /// Signals a process that anybody started. `None` means that this agent can't.
-    pub(super) async fn signal_whoever(&self, signal: Signal, reach: SignalReach) -> Result<Option<bool>> {
+    pub(crate) async fn signal_whoever(&self, signal: Signal, reach: SignalReach) -> Result<Option<bool>> {
+        let operation = self.client.operation(SIGNAL);
         let wire = sandbar_wire::envd::Signal::new(signal.0);
         // The agent has one word for a signal and a call that it does not know.
         if !wire.is_standard() {
-            return Err(no_such_signal(signal));
+            return Err(no_such_signal(operation, signal));
         }
         let message = SignalAnyRequest { pid: self.pid, signal: wire, tree: reach == SignalReach::Tree };
-        match self.link.call::<Empty>("/process.Process/SignalAny", &message, None, SIGNAL).await? {
+        match self.client.call::<Empty>("/process.Process/SignalAny", &message, None, operation).await? {
             Ok(Empty {}) => Ok(Some(true)),
             Err(error) if error.code == Code::NotFound => Ok(Some(false)),
             Err(error) if error.code == Code::Unimplemented => Ok(None),
-            Err(error) => Err(fault::rpc(SIGNAL, &error)),
+            Err(error) => Err(fault::rpc(operation, &error)),
         }
     }
 }
 
-fn no_such_signal(signal: Signal) -> Error {
-    fail(ErrorKind::InvalidInput, SIGNAL, format!("{} is not a signal that can be sent", signal.0))
+pub(crate) fn no_such_signal(operation: Operation, signal: Signal) -> Error {
+    operation.fail(ErrorKind::InvalidInput, format!("{} is not a signal that can be sent", signal.0))
 }
 
 /// The agent's refusals of input and size: what is not open, or no terminal, is a matter of the process' state.
-fn refused(operation: &'static str, error: &RpcError) -> Error {
+fn refused(operation: Operation, error: &RpcError) -> Error {
     match error.code {
         Code::Internal | Code::Unknown | Code::FailedPrecondition => {
-            Error::conflict(operation, State::Running, fault::readable(&error.message))
-                .with_backend(crate::config::BACKEND)
+            Error::conflict(operation.name, State::Running, fault::readable(&error.message))
+                .with_backend(operation.backend)
         }
         _ => fault::rpc(operation, error),
     }
@@ -176,15 +184,15 @@ fn refused(operation: &'static str, error: &RpcError) -> Error {
 
 /// As [`Control`], for handles that live on their own.
 #[derive(Debug)]
-pub(super) struct Handle {
-    pub(super) link: Arc<Link>,
-    pub(super) pid: u32,
-    pub(super) terminal: bool,
+pub(crate) struct Handle {
+    pub(crate) client: GuestClient,
+    pub(crate) pid: u32,
+    pub(crate) terminal: bool,
 }
 
 impl Handle {
     fn control(&self) -> Control<'_> {
-        Control { link: &self.link, pid: self.pid, terminal: self.terminal }
+        Control { client: &self.client, pid: self.pid, terminal: self.terminal }
     }
 }
 
@@ -195,10 +203,15 @@ impl ProcessControl for Handle {
     }
 
     async fn close_stdin(&self) -> Result<()> {
+        let operation = self.client.operation(WRITE);
         if self.terminal {
-            return Err(Error::conflict(WRITE, State::Running, "a terminal has no end of file of its own")
-                .with_backend(crate::config::BACKEND)
-                .with_hint("write byte 4 to it"));
+            return Err(Error::conflict(
+                operation.name,
+                State::Running,
+                "a terminal has no end of file of its own",
+            )
+            .with_backend(operation.backend)
+            .with_hint("write byte 4 to it"));
         }
         self.control().close().await
     }

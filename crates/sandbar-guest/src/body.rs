@@ -1,3 +1,4 @@
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -8,21 +9,22 @@ use futures::StreamExt;
 use http::HeaderMap;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::{Body, Frame};
 use sandbar_core::{ByteStream, Error};
 use tokio::time::Instant;
 
-use super::pool::Lease;
+/// An error of anybody's.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A request's body.
-pub(super) type RequestBody = UnsyncBoxBody<Bytes, Broken>;
+pub type RequestBody = UnsyncBoxBody<Bytes, Broken>;
 
 /// The body's own stream ended with an error, which is kept for the caller.
 #[derive(Debug)]
-pub(super) struct Broken;
+pub struct Broken;
 
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the body ended with an error")
     }
 }
@@ -30,24 +32,24 @@ impl std::fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 /// A body that is there already.
-pub(super) fn whole(bytes: impl Into<Bytes>) -> RequestBody {
+pub fn whole(bytes: impl Into<Bytes>) -> RequestBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Where the error of a [`streamed`] body ends up.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BodyError(Arc<Mutex<Option<Error>>>);
+pub(crate) struct BodyError(Arc<Mutex<Option<Error>>>);
 
 impl BodyError {
     /// The error, if there was one.
-    pub(super) fn take(&self) -> Option<Error> {
+    pub(crate) fn take(&self) -> Option<Error> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// How far a [`streamed`] body has got.
 #[derive(Clone, Debug)]
-pub(super) struct Progress(Arc<Mutex<Step>>);
+pub(crate) struct Progress(Arc<Mutex<Step>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
@@ -66,7 +68,7 @@ impl Progress {
     }
 
     /// Ends once the other side took nothing for `bound`.
-    pub(super) async fn stops_for(&self, bound: Duration) {
+    pub(crate) async fn stops_for(&self, bound: Duration) {
         loop {
             let step = self.step();
             let latest = if step.wanted { Instant::now() + bound } else { step.at + bound };
@@ -79,7 +81,7 @@ impl Progress {
 }
 
 /// A body from a stream. If it ends with an error, the request is cut off, and the error is kept.
-pub(super) fn streamed(mut stream: ByteStream) -> (RequestBody, BodyError, Progress) {
+pub(crate) fn streamed(mut stream: ByteStream) -> (RequestBody, BodyError, Progress) {
     let error = BodyError::default();
     let kept = error.clone();
     let progress = Progress(Arc::new(Mutex::new(Step { wanted: false, at: Instant::now() })));
@@ -99,68 +101,56 @@ pub(super) fn streamed(mut stream: ByteStream) -> (RequestBody, BodyError, Progr
     (BodyExt::boxed_unsync(StreamBody::new(frames)), error, progress)
 }
 
-/// A response's body. Read to its end, it gives its connection back for the next request; dropped before, it closes it, which tells the agent.
-#[derive(Debug)]
-pub(super) struct ResponseBody {
-    incoming: Incoming,
-    lease: Option<Lease>,
+/// A response's body. Dropped before its end, it closes its connection, which tells the agent.
+pub struct ResponseBody {
+    inner: UnsyncBoxBody<Bytes, BoxError>,
     trailers: Option<HeaderMap>,
 }
 
-impl ResponseBody {
-    pub(super) fn new(incoming: Incoming, lease: Lease) -> Self {
-        let mut body = Self { incoming, lease: Some(lease), trailers: None };
-        body.settle();
-        body
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
     }
+}
 
-    fn settle(&mut self) {
-        if self.incoming.is_end_stream()
-            && let Some(lease) = self.lease.take()
-        {
-            lease.give_back();
-        }
+impl ResponseBody {
+    /// That of an answer.
+    pub fn new<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self { inner: body.map_err(Into::into).boxed_unsync(), trailers: None }
     }
 
     /// What came after the bytes, at their end.
-    pub(super) fn trailers(&self) -> Option<&HeaderMap> {
+    pub(crate) fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()
     }
 
     /// The next bytes; `None` at the end.
-    pub(super) async fn chunk(&mut self) -> Option<Result<Bytes, hyper::Error>> {
+    pub async fn chunk(&mut self) -> Option<Result<Bytes, BoxError>> {
         std::future::poll_fn(|cx| self.poll_chunk(cx)).await
     }
 
-    pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
-            let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) else {
                 return Poll::Pending;
             };
             match frame {
-                Some(Ok(frame)) => {
-                    self.settle();
-                    match frame.into_data() {
-                        Ok(bytes) => return Poll::Ready(Some(Ok(bytes))),
-                        Err(frame) => self.trailers = frame.into_trailers().ok(),
-                    }
-                }
-                Some(Err(cause)) => {
-                    self.lease = None;
-                    return Poll::Ready(Some(Err(cause)));
-                }
-                None => {
-                    if let Some(lease) = self.lease.take() {
-                        lease.give_back();
-                    }
-                    return Poll::Ready(None);
-                }
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) => return Poll::Ready(Some(Ok(bytes))),
+                    Err(frame) => self.trailers = frame.into_trailers().ok(),
+                },
+                Some(Err(cause)) => return Poll::Ready(Some(Err(cause))),
+                None => return Poll::Ready(None),
             }
         }
     }
 
     /// Reads it all, up to `limit` bytes; `None` means that there was more.
-    pub(super) async fn collect(mut self, limit: usize) -> Result<Option<Vec<u8>>, hyper::Error> {
+    pub async fn collect(mut self, limit: usize) -> Result<Option<Vec<u8>>, BoxError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = self.chunk().await {
             let chunk = chunk?;

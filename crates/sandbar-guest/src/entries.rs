@@ -4,10 +4,11 @@ use jiff::Timestamp;
 use sandbar_core::{EntryKind, FileEntry, GuestPath, Result};
 use sandbar_wire::envd::{EntryInfo, FileType};
 
-use super::fault;
+use crate::fault;
+use crate::operation::Operation;
 
 /// An entry. A path that is none makes no sense, whoever made it up.
-pub(super) fn entry(info: EntryInfo, operation: &'static str) -> Result<FileEntry> {
+pub(crate) fn entry(info: EntryInfo, operation: Operation) -> Result<FileEntry> {
     let path = match &info.path_b64 {
         Some(bytes) => GuestPath::new(bytes),
         None => GuestPath::new(&info.path),
@@ -39,6 +40,8 @@ fn is_special(permissions: &str) -> bool {
 mod tests {
     use super::*;
 
+    const STAT: Operation = Operation::new("stat", "test");
+
     #[test]
     fn names_that_are_no_text_and_odd_kinds_arrive() {
         let info = EntryInfo {
@@ -49,9 +52,9 @@ mod tests {
             size: -1,
             ..EntryInfo::default()
         };
-        let entry = entry(info, "stat").unwrap();
+        let entry = entry(info, STAT).unwrap();
         assert_eq!((entry.path.as_bytes(), entry.kind, entry.size), (&b"/a/\xff"[..], EntryKind::Other, 0));
         let climbing = EntryInfo { path: "/a/../b".into(), ..EntryInfo::default() };
-        assert!(super::entry(climbing, "stat").is_err());
+        assert!(super::entry(climbing, STAT).is_err());
     }
 }
