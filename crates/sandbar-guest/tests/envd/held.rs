@@ -104,9 +104,8 @@ async fn the_note_stands_alone_where_nothing_else_was_said() {
 #[tokio::test(start_paused = true)]
 async fn an_end_that_comes_late_is_the_answer() {
     for code in [0, 5] {
-        let says = move || {
-            at_once(vec![started(PID)]).chain(after(Duration::from_secs(3), exited(code))).boxed()
-        };
+        let says =
+            move || at_once(vec![started(PID)]).chain(after(Duration::from_secs(3), exited(code))).boxed();
         let agent = Scripted::new(Agent::new(says, gone));
         let output = EnvdClient::new(agent).run(&shell()).await.unwrap();
         assert_eq!((output.status, output.stderr.len()), (ExitStatus::Code(code), 0));
