@@ -14,7 +14,8 @@ group!("builds";
     answers_the_template_last, steps_see_files_of_those_before, steps_see_no_process_of_those_before,
     environment_and_folder_hold_for_sandboxes, output_comes_line_by_line, steps_are_numbered,
     a_step_that_fails_names_itself_and_makes_nothing, a_failure_replaces_nothing, an_absent_base_is_not_found,
-    no_steps_are_invalid, a_known_step_is_not_done_again, the_cache_can_be_ignored, built_over_another,
+    no_steps_are_invalid, a_known_step_is_not_done_again, the_cache_can_be_ignored,
+    a_scope_knows_its_own_results_alone, built_over_another,
     start_is_the_main_command, ready_is_waited_for, never_ready_is_no_sandbox, dropped_makes_nothing,
 );
 
@@ -183,6 +184,37 @@ async fn the_cache_can_be_ignored(bed: &Bed<'_>) -> Checked {
     let (said, template) = build(bed, spec).await?;
     template?;
     ensure!(said.steps.iter().all(|(_, _, is_cached)| !is_cached), "a step was not done");
+    Ok(())
+}
+
+async fn a_scope_knows_its_own_results_alone(bed: &Bed<'_>) -> Checked {
+    part(bed.provider())?;
+    let step = run(&format!("echo {}; date +%s%N > ~/stamp", bed.unique("cache")));
+    let scopes = [Some(bed.unique("one")), Some(bed.unique("other")), None];
+    let build_in = async |scope: &Option<String>, cache: BuildCache| {
+        let id = bed.template()?;
+        let mut spec = BuildSpec::new(id.clone(), vec![step.clone()]).with_cache(cache);
+        spec.scope.clone_from(scope);
+        let (said, template) = build(bed, spec).await?;
+        template?;
+        let stamp = sh(&*from(bed, &id).await?, "cat ~/stamp").await?.stdout;
+        Checked::Ok((said.steps.iter().all(|(_, _, is_cached)| *is_cached), stamp))
+    };
+    let mut stamps = Vec::new();
+    for scope in &scopes {
+        let (is_cached, stamp) = build_in(scope, BuildCache::Use).await?;
+        ensure!(!is_cached, "a result of another scope is known in {scope:?}");
+        ensure!(!stamps.contains(&stamp), "two scopes have one result");
+        stamps.push(stamp);
+    }
+    // One who has it done again changes nobody else's.
+    let (_, again) = build_in(&scopes[0], BuildCache::Ignore).await?;
+    stamps[0] = again;
+    for (scope, expected) in scopes.iter().zip(&stamps) {
+        let (is_cached, stamp) = build_in(scope, BuildCache::Use).await?;
+        ensure!(is_cached, "what was done in {scope:?} is not known there");
+        ensure_eq!(stamp, *expected, format!("the result in {scope:?}"));
+    }
     Ok(())
 }
 

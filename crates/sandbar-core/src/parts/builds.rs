@@ -10,6 +10,9 @@ use crate::{Command, EgressPolicy, EnvVars, Error, GuestPath, Result, Template, 
 /// Most steps of one build: what the field's own images have is far below, and each step that changes files is a layer until layers are merged.
 pub const MAX_BUILD_STEPS: usize = 256;
 
+/// Longest scope of a build's cache, in bytes: a digest in hexadecimal with a word before it.
+pub const MAX_BUILD_SCOPE: usize = 128;
+
 /// Building templates from steps.
 #[async_trait]
 pub trait Builds: Send + Sync {
@@ -20,6 +23,7 @@ pub trait Builds: Send + Sync {
     /// - Each step sees the files of those before it, and nothing else of them: what they left running is gone.
     /// - A step that fails ends the build. Its error names the step and how it ended, with its last lines; no template is made or replaced.
     /// - A step whose result is known (the same steps over the same base, the same content copied) is not done again, unless the cache is not to be used.
+    /// - Results are known within a scope: a build finds none of another scope, or of none where it has one, and changes none of them.
     /// - Dropping the stream ends the build, and nothing of it is left but what the cache keeps.
     async fn build(&self, spec: BuildSpec) -> Result<BoxStream<'static, Result<BuildLog>>>;
 }
@@ -39,6 +43,9 @@ pub struct BuildSpec {
     pub label: Option<String>,
     /// Whether results of earlier builds will do.
     pub cache: BuildCache,
+    /// Among whose results is looked, and who finds this build's: those with the same scope, or with none. Where one backend serves several who must not
+    /// learn of each other, each has a scope of its own.
+    pub scope: Option<String>,
     /// How long each step may take; the backend's own bound if absent.
     pub step_timeout: Option<Duration>,
 }
@@ -116,6 +123,7 @@ impl BuildSpec {
             egress: None,
             label: None,
             cache: BuildCache::Use,
+            scope: None,
             step_timeout: None,
         }
     }
@@ -144,13 +152,20 @@ impl BuildSpec {
         self
     }
 
+    /// Sets among whose results of earlier builds is looked.
+    pub fn with_scope(mut self, scope: impl Into<String>) -> Self {
+        self.scope = Some(scope.into());
+        self
+    }
+
     /// Sets how long each step may take.
     pub fn with_step_timeout(mut self, timeout: Duration) -> Self {
         self.step_timeout = Some(timeout);
         self
     }
 
-    /// Refuses what no backend could build: no step at all, more than [`MAX_BUILD_STEPS`], an empty command, a time of zero.
+    /// Refuses what no backend could build: no step at all, more than [`MAX_BUILD_STEPS`], an empty command, a time of zero, a scope that says nothing or is longer than
+    /// [`MAX_BUILD_SCOPE`].
     pub fn check(&self) -> Result<()> {
         let complain = |why: String| Err(Error::invalid("build", why));
         if self.steps.is_empty() {
@@ -161,6 +176,13 @@ impl BuildSpec {
         }
         if self.step_timeout == Some(Duration::ZERO) {
             return complain("a step can't take 0: expected a positive duration".into());
+        }
+        if let Some(scope) = &self.scope {
+            let length = scope.len();
+            if length == 0 || length > MAX_BUILD_SCOPE {
+                let expected = format!("expected 1 to {MAX_BUILD_SCOPE}");
+                return complain(format!("the scope of the cache has {length} bytes: {expected}"));
+            }
         }
         for step in &self.steps {
             match step {

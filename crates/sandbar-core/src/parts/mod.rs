@@ -15,7 +15,7 @@ mod usage;
 mod watching;
 
 pub use archive::{Archive, ImportReport};
-pub use builds::{BuildCache, BuildLog, BuildSpec, BuildStep, Builds, MAX_BUILD_STEPS};
+pub use builds::{BuildCache, BuildLog, BuildSpec, BuildStep, Builds, MAX_BUILD_SCOPE, MAX_BUILD_STEPS};
 pub use commands::{Commands, DEFAULT_OUTPUT_LIMIT, RunOptions, Stdin};
 pub use files::{
     ByteStream, EntryKind, FileEntry, FileRange, FileRead, Files, FilesExt, ListOptions, ReadOptions,

@@ -22,13 +22,17 @@ const PIECE: usize = 256 << 10;
 pub(super) struct Key(String);
 
 impl Key {
-    /// Of what a build begins with.
-    pub(super) fn of_base(boot: &Boot) -> Result<Self> {
+    /// Of what a build begins with, and among whose results it looks: keys of another scope have nothing in common with these.
+    pub(super) fn of_base(boot: &Boot, scope: Option<&str>) -> Result<Self> {
         let mut digest = Sha256::new();
         let ids = serde_json::to_string(&StoreIds::of(&Host::observe()))
             .map_err(|cause| io_error(BUILD, "the ids of the store", cause))?;
         field(&mut digest, FORM.as_bytes());
         field(&mut digest, ids.as_bytes());
+        if let Some(scope) = scope {
+            field(&mut digest, b"scope");
+            field(&mut digest, scope.as_bytes());
+        }
         if boot.on_host {
             // What lies below all layers and is not one.
             field(&mut digest, Base::observe()?.fingerprint.as_bytes());

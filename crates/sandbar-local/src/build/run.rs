@@ -32,7 +32,7 @@ impl Run {
     /// Does all steps, and gives the template its name at the end.
     pub(super) async fn run(self) -> Result<Template> {
         let mut boot = self.boot.clone();
-        let mut key = Key::of_base(&boot)?;
+        let mut key = Key::of_base(&boot, self.spec.scope.as_deref())?;
         let of = self.spec.steps.len();
         // Between two steps no sandbox names what the first led to.
         let pin = self.pin(&boot).await?;
@@ -125,7 +125,8 @@ impl Run {
             cache::keep(home, &key, &captured.boot.layers, &lock)?;
             Ok(captured.boot.layers)
         };
-        capture(self.provider.inner(), sandbox_id(sandbox), Vec::new(), BUILD, finish).await
+        let scope = self.spec.scope.clone();
+        capture(self.provider.inner(), sandbox_id(sandbox), Vec::new(), scope, BUILD, finish).await
     }
 
     async fn publish(&self, boot: Boot) -> Result<Template> {

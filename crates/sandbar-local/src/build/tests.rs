@@ -21,14 +21,18 @@ fn steps() -> Vec<BuildStep> {
 
 #[test]
 fn a_key_names_all_that_a_step_depends_on() {
-    let Ok(base) = Key::of_base(&Boot::host()) else {
+    let Ok(base) = Key::of_base(&Boot::host(), None) else {
         println!("skipped: there is no host template on this machine");
         return;
     };
     let mut keys: Vec<_> = steps().iter().map(|step| base.after(step, None)).collect();
     keys.push(base.after(&steps()[8], Some("content")));
     keys.push(keys[0].after(&steps()[0], None));
-    keys.push(Key::of_base(&Boot { on_host: false, ..Boot::host() }).unwrap());
+    keys.push(Key::of_base(&Boot { on_host: false, ..Boot::host() }, None).unwrap());
+    for scope in ["a", "b"] {
+        let scoped = Key::of_base(&Boot::host(), Some(scope)).unwrap();
+        keys.extend([scoped.after(&steps()[0], None), scoped]);
+    }
     let mut names: Vec<_> = keys.iter().map(Key::as_str).collect();
     names.sort_unstable();
     names.dedup();

@@ -33,7 +33,7 @@ pub(crate) async fn commit(inner: &Arc<Inner>, options: CommitOptions) -> Result
         document.publish(home, &lock)?;
         Ok(document)
     };
-    capture(inner, &sandbox, capture_paths, COMMIT, finish).await
+    capture(inner, &sandbox, capture_paths, None, COMMIT, finish).await
 }
 
 /// Refuses a word that can't be shown.

@@ -35,11 +35,13 @@ pub(crate) struct Captured<'a> {
 }
 
 /// Makes a layer of what the sandbox `id` has, and gives it to `finish`, in a thread that may wait. The sandbox is held for the copy, and for no longer. Its files
-/// have to include `paths`. Dropped, it leaves nothing.
+/// have to include `paths`. Within a `scope` its name is another than outside: who has none of it can't tell by the time or the disk space that a layer takes
+/// whether somebody else has the same files. Dropped, it leaves nothing.
 pub(crate) async fn capture<T: Send + 'static>(
     inner: &Arc<Inner>,
     id: &SandboxId,
     paths: Vec<GuestPath>,
+    scope: Option<String>,
     operation: &'static str,
     finish: impl FnOnce(&Home, Captured<'_>) -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -54,6 +56,7 @@ pub(crate) async fn capture<T: Send + 'static>(
         executable,
         sandbox: id.clone(),
         paths,
+        scope,
         cancel: cancel.0.clone(),
         operation,
     };
@@ -102,6 +105,7 @@ struct Work {
     executable: PathBuf,
     sandbox: SandboxId,
     paths: Vec<GuestPath>,
+    scope: Option<String>,
     cancel: Cancel,
     operation: &'static str,
 }
@@ -180,6 +184,9 @@ impl Work {
     /// Its name and the bytes of its files.
     fn measure(&self, worker: &Worker, staged: &Staged<'_>) -> Result<(LayerId, u64)> {
         let mut whole = Sha256::new();
+        if let Some(scope) = &self.scope {
+            whole.update(format!("scope {} {scope}\n", scope.len()));
+        }
         let mut size = 0;
         for (part, _) in PARTS {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

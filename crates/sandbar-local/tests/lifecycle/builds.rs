@@ -222,6 +222,8 @@ async fn what_can_not_be_built_is_refused_before_the_first_step() {
     for (spec, kind) in [
         (BuildSpec::new(id("t"), Vec::new()), ErrorKind::InvalidInput),
         (BuildSpec::new(id("t"), vec![run("true"); 257]), ErrorKind::InvalidInput),
+        (BuildSpec::new(id("t"), vec![run("true")]).with_scope(""), ErrorKind::InvalidInput),
+        (BuildSpec::new(id("t"), vec![run("true")]).with_scope("s".repeat(129)), ErrorKind::InvalidInput),
         (BuildSpec::new(id("host"), vec![run("true")]), ErrorKind::InvalidInput),
         (BuildSpec::new(id("t"), vec![run("true")]).with_base(id("none")), ErrorKind::NotFound),
         (
@@ -256,6 +258,25 @@ async fn a_base_is_built_on_and_settings_alone_make_a_template() {
         BuildSpec::new(id("only"), vec![BuildStep::Env(EnvVars::new().with("A", "b").expect("a variable"))]);
     build(&bed, only).await.1.expect("built");
     from(&bed, "only").await.destroy().await.expect("destroyed");
+    tidy(&bed).await;
+}
+
+/// Whoever has none of a scope can't tell by what a copy costs whether somebody else has copied the same.
+#[tokio::test]
+async fn scopes_share_no_layer_of_the_same_files() {
+    let Some(bed) = Bed::new() else { return };
+    let layers = || {
+        let names = std::fs::read_dir(bed.home().join("layers")).expect("layers").flatten();
+        names.filter(|entry| entry.path().join("root").is_dir()).count()
+    };
+    let mut counts = Vec::new();
+    for (name, scope) in [("a", "one"), ("b", "other"), ("c", "one")] {
+        let copy = BuildStep::Copy { tar: tar_of("f", "the same"), to: at("/home/user") };
+        let spec = BuildSpec::new(id(name), vec![copy]).with_scope(scope).with_cache(BuildCache::Ignore);
+        build(&bed, spec).await.1.expect("built");
+        counts.push(layers());
+    }
+    assert_eq!(counts, [1, 2, 2], "one for each scope");
     tidy(&bed).await;
 }
 
