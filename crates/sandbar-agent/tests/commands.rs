@@ -157,6 +157,13 @@ fn what_cannot_start_says_why() {
         let cwd = fail("true", Some("/no/such")).await;
         assert_eq!(cwd, ("cwd '/no/such' does not exist".into(), reason::BAD_CWD.into()));
         assert_eq!(fail("true", Some("plain")).await.1, reason::BAD_CWD);
+        // A variable that no program could have is refused, as creations refuse it.
+        for name in ["A=B", "", "A\0"] {
+            let mut request = shell("true");
+            request.process.envs.insert(name.to_owned(), "c".to_owned());
+            let error = agent.start_process(&request, &[]).await.err().expect("it can't start");
+            assert_eq!(error.code, Code::InvalidArgument, "{name:?}: {}", error.message);
+        }
         let list: Value = agent.process("List", &json!({})).await.unwrap();
         assert_eq!(list, json!({}));
     });

@@ -77,6 +77,9 @@ fn entries_move_into_folders_that_are_made() {
         assert_eq!(entry.path, agent.home_path("new/folder/g").to_str().unwrap());
         assert!(!agent.home_path("f").exists());
         assert_eq!(moved("f", "x").await.unwrap_err().code, Code::NotFound);
+        // What can't be is the caller's fault.
+        assert_eq!(moved("new", "new/folder/in").await.unwrap_err().code, Code::InvalidArgument);
+        assert_eq!(stat(&agent, "a\0b").await.unwrap_err().code, Code::InvalidArgument);
     });
 }
 

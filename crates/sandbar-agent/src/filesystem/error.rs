@@ -26,6 +26,10 @@ pub(super) fn failed(operation: &str, path: &Path, error: &io::Error) -> RpcErro
                 format!("{operation} '{path}': a path in it is longer than the kernel takes (4,096 bytes)");
             RpcError::new(Code::InvalidArgument, text)
         }
+        // A zero byte in a path, or a folder that is to move into itself.
+        io::ErrorKind::InvalidInput => {
+            RpcError::new(Code::InvalidArgument, format!("{operation} '{path}': no such thing can be done"))
+        }
         io::ErrorKind::CrossesDevices => RpcError::new(
             Code::FailedPrecondition,
             format!(

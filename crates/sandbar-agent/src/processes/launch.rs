@@ -24,6 +24,7 @@ pub(crate) struct Command<'a> {
 impl Command<'_> {
     /// Everything the engine needs to start it as that user.
     pub(crate) fn prepare(self, state: &State, user: &User) -> Result<Spawn, RpcError> {
+        check_names(self.env)?;
         let env = command_env(state, user, self.env);
         let workdir = state.defaults.borrow().workdir.clone();
         let asked = self.cwd.filter(|cwd| !cwd.is_empty());
@@ -62,6 +63,20 @@ impl Command<'_> {
 
 fn bad_cwd(text: &str) -> RpcError {
     RpcError::new(Code::InvalidArgument, text).with_reason(reason::BAD_CWD)
+}
+
+/// A variable that can't be set is refused, and not left out: somebody relies on it.
+fn check_names(env: &BTreeMap<String, String>) -> Result<(), RpcError> {
+    match env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!(
+                "'{}' is no name of a variable: expected text without '=' and zero bytes",
+                name.escape_debug()
+            );
+            Err(RpcError::new(Code::InvalidArgument, text))
+        }
+    }
 }
 
 /// The environment of a command: nothing is inherited from the agent.
