@@ -2,13 +2,27 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbar::{Error, ErrorKind};
 
 use crate::failure::Result;
 
 /// Descriptors that this process may need at once for itself: the event loop, signals, the data folder, a connection and the files of a copy.
 const OWN_DESCRIPTORS: usize = 24;
+
+/// Descriptors beyond which a server has no use for more: what systemd gives a service at most by default is half of that.
+const SERVER_DESCRIPTORS: u64 = 1 << 20;
+
+/// Raises the limit on open files to what this process may have: most systems begin with 1024, for programs that can't count further, and a server has a
+/// few for each connection.
+pub(crate) fn allow_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(SERVER_DESCRIPTORS, |maximum| maximum.min(SERVER_DESCRIPTORS));
+    if current.is_some_and(|current| current < wanted) {
+        // Without it there is room for fewer connections, which the server counts by itself.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
+}
 
 /// Says whether this process can open what any command needs.
 pub(crate) fn check_descriptors() -> Result<()> {

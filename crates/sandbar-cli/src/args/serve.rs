@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use sandbar_server::{DEFAULT_REQUESTS_PER_SECOND, DEFAULT_SANDBOXES};
+use sandbar_server::{DEFAULT_REQUESTS_PER_SECOND, DEFAULT_SANDBOXES, DEFAULT_SLEEPING};
 
 use crate::value::HumanDuration;
 
@@ -17,7 +17,7 @@ Examples:
   sandbar serve --listen 0.0.0.0:443 --domain sandbox.example.com --tls-cert chain.pem --tls-key key.pem")]
 pub(crate) struct ServeArgs {
     /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3000")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3000", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Domain whose names `PORT-ID.DOMAIN` lead here, with `:PORT` where that is not 443
     #[arg(long, value_name = "DOMAIN")]
@@ -57,12 +57,23 @@ pub(crate) struct ServeArgs {
     pub(crate) log_format: LogFormatArg,
 }
 
+/// An address and port. `localhost` is this machine alone, whatever a resolver says.
+fn address(text: &str) -> Result<SocketAddr, std::net::AddrParseError> {
+    match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}").parse(),
+        None => text.parse(),
+    }
+}
+
 /// What one key may.
 #[derive(Args, Debug)]
 pub(crate) struct KeyLimitArgs {
     /// Sandboxes that one key may have at once, sleeping ones not counted
     #[arg(long = "max-sandboxes", value_name = "NUMBER", default_value_t = DEFAULT_SANDBOXES)]
     pub(crate) sandboxes: u32,
+    /// Sandboxes of one key that may sleep beside those: each keeps its memory and its files
+    #[arg(long = "max-sleeping", value_name = "NUMBER", default_value_t = DEFAULT_SLEEPING)]
+    pub(crate) sleeping: u32,
     /// Requests of the control plane that one key may make a second
     #[arg(long = "max-rate", value_name = "NUMBER", default_value_t = DEFAULT_REQUESTS_PER_SECOND)]
     pub(crate) rate: u32,

@@ -1,6 +1,8 @@
 use std::path::{Path, PathBuf};
 
-use sandbar_server::{CodeInterpreter, DefaultEgress, Limits, PackageSet, ServerConfig, TlsFiles};
+use sandbar_server::{
+    CodeInterpreter, DEFAULT_HEAD_LIMIT, DefaultEgress, Limits, PackageSet, ServerConfig, TlsFiles,
+};
 
 use super::{Caller, provider_url};
 use crate::args::{CodeInterpreterArg, EgressArg, LogFormatArg, ServeArgs};
@@ -51,6 +53,7 @@ impl ServeSettings {
         };
         let limits = Limits {
             sandboxes: limits.sandboxes,
+            sleeping: limits.sleeping,
             requests_per_second: limits.rate,
             burst: limits.rate.saturating_mul(BURST),
             longest_timeout: limits.timeout.0,
@@ -65,6 +68,7 @@ impl ServeSettings {
             public_url,
             code_interpreter,
             metrics_listen,
+            head_limit: DEFAULT_HEAD_LIMIT,
         };
         Ok(Self { url, config, log_format })
     }

@@ -1,8 +1,11 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::harness::{Home, both, code, signal};
+
+/// A server for tests, on a port that is free.
+const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0", "--code-interpreter", "off"];
 
 /// A server that runs, and what it printed to be pasted.
 struct Serving {
@@ -12,7 +15,10 @@ struct Serving {
 
 impl Serving {
     fn start(home: &Home, lines: usize) -> Self {
-        let mut command = home.sandbar(&["serve", "--listen", "127.0.0.1:0", "--code-interpreter", "off"]);
+        Self::of(home.sandbar(SERVE), lines)
+    }
+
+    fn of(mut command: Command, lines: usize) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let lines = out.lines().take(lines).map(Result::unwrap).collect();
@@ -53,10 +59,12 @@ fn stop(mut serving: Serving) -> Option<i32> {
 #[test]
 fn the_first_start_prints_a_key_that_opens_it_and_the_second_none() {
     let home = Home::new();
-    let serving = Serving::start(&home, 3);
+    let serving = Serving::start(&home, 4);
     let key = serving.value("E2B_API_KEY").to_owned();
     assert!(key.starts_with("e2b_") && key.len() == 44, "{key}");
-    assert_eq!(serving.value("E2B_API_URL"), serving.value("E2B_SANDBOX_URL"));
+    for other in ["E2B_SANDBOX_URL", "E2B_VOLUME_API_URL"] {
+        assert_eq!(serving.value("E2B_API_URL"), serving.value(other));
+    }
     assert_eq!(serving.get("/health", None).0, 200);
     let (status, body) = serving.get("/teams", None);
     assert_eq!(status, 401);
@@ -71,7 +79,7 @@ fn the_first_start_prints_a_key_that_opens_it_and_the_second_none() {
     assert!(!counts.contains(&key), "{counts}");
     assert_eq!(stop(serving), Some(0));
 
-    let again = Serving::start(&home, 2);
+    let again = Serving::start(&home, 3);
     assert!(!again.lines.iter().any(|line| line.contains("E2B_API_KEY")), "{:?}", again.lines);
     assert_eq!(again.get("/teams", Some(&key)).0, 200);
     assert_eq!(stop(again), Some(0));
@@ -86,7 +94,7 @@ fn keys_are_made_listed_and_taken_back_beside_a_server() {
     assert!(listed.contains(id) && listed.contains("ci") && !listed.contains(key), "{listed}");
 
     // There is one already, so the server makes none.
-    let serving = Serving::start(&home, 2);
+    let serving = Serving::start(&home, 3);
     assert_eq!(serving.get("/teams", Some(key)).0, 200);
     let other = home.text(&["key", "create"]);
     assert_eq!(serving.get("/teams", Some(other.trim())).0, 200);
@@ -105,4 +113,52 @@ fn an_address_that_others_reach_needs_a_key_first() {
     assert_eq!(code(&refused), 125, "{}", both(&refused));
     assert!(both(&refused).contains("`sandbar key create`"), "{}", both(&refused));
     assert_eq!(home.json(&["key", "ls", "--json"])["keys"], serde_json::json!([]));
+}
+
+#[test]
+fn the_limit_on_open_files_is_raised_to_what_may_be() {
+    let home = Home::new();
+    let lowered = &["sh", "-c", "ulimit -S -n 256 && ulimit -H -n 2000 && exec \"$@\"", "sh"];
+    let serving = Serving::of(home.sandbar_by(lowered, SERVE), 4);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", serving.child.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(files.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), ["2000", "2000"]);
+}
+
+#[test]
+fn what_can_not_be_meant_is_refused_before_anything_is_made() {
+    let home = Home::new();
+    let open = home.current().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let open = open.to_str().unwrap();
+    for (wrong, words) in [
+        (&["--public-url", "foo"][..], "`foo`"),
+        (&["--domain", "*.x"], "`*.x`"),
+        (&["--domain", "../x"], "`../x`"),
+        (&["--max-sandboxes", "0"], "at least one sandbox"),
+        (&["--max-rate", "0"], "one request a second"),
+        (&["--data", open], "chmod 700"),
+    ] {
+        let refused = home.run(&[SERVE, wrong].concat());
+        assert_eq!(code(&refused), 125, "{wrong:?}: {}", both(&refused));
+        assert!(both(&refused).contains(words), "{wrong:?}: {}", both(&refused));
+    }
+    assert!(!std::path::Path::new(open).join("server.db").exists());
+    assert_eq!(home.json(&["key", "ls", "--json"])["keys"], serde_json::json!([]));
+}
+
+#[test]
+fn json_says_once_what_is_to_be_pasted() {
+    let home = Home::new();
+    let told = |home: &Home| {
+        let arguments = ["serve", "--listen", "localhost:0", "--code-interpreter", "off", "--json"];
+        let serving = Serving::of(home.sandbar(&arguments), 1);
+        serde_json::from_str::<serde_json::Value>(&serving.lines[0]).unwrap()
+    };
+    let first = told(&home);
+    assert!(first["key"].as_str().unwrap().starts_with("e2b_"), "{first}");
+    assert!(first["api_url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{first}");
+    assert_eq!(first["api_url"], first["volume_api_url"]);
+    assert!(told(&home)["key"].is_null());
 }
