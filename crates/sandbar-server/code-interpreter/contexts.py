@@ -93,7 +93,7 @@ class Context:
                 await put(results.error("Unsupported", why, str(why)))
             except Exception as why:
                 # It ended, or a restart took it away; whatever it was, its state is not to be trusted.
-                await put(results.ended(f"the kernel ended ({why}); what comes next gets a fresh one"))
+                await put(results.ended(f"{str(why) or 'the kernel ended'}; what comes next gets a fresh one"))
                 await self.stop()
             finally:
                 self.running = None

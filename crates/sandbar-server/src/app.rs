@@ -24,6 +24,7 @@ pub(crate) struct App {
     pub(crate) builds: crate::control::TemplateWork,
     pub(crate) rooms: crate::control::Rooms,
     pub(crate) admissions: crate::control::Admissions,
+    pub(crate) owners: crate::known::Owners,
     /// Under which names requests for sandboxes come.
     pub(crate) names: crate::guest::Names,
     pub(crate) turns: crate::control::Turns,

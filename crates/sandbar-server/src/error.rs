@@ -72,11 +72,13 @@ impl From<Error> for ApiError {
             message = format!("{message}: {hint}");
         }
         if status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::error!(error = %error, "the backend failed");
+            tracing::error!(error = chain(&error), "a request could not be answered");
         }
         let answer = Self::new(status, message);
         match error.retry() {
-            Retry::After(wait) if status == StatusCode::TOO_MANY_REQUESTS => {
+            Retry::After(wait)
+                if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) =>
+            {
                 let seconds = wait.as_secs().max(1);
                 answer.with_header(header::RETRY_AFTER, HeaderValue::from(seconds))
             }
@@ -87,6 +89,18 @@ impl From<Error> for ApiError {
             _ => answer,
         }
     }
+}
+
+/// An error with its causes, for whoever runs the server.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 /// Tells E2B's Python SDK whether to try again.
@@ -107,5 +121,18 @@ impl IntoResponse for ApiError {
             response.headers_mut().append(name, value);
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_causes_and_the_answer_has_not() {
+        let cause = std::io::Error::other("the disk is full");
+        let error = Error::new(ErrorKind::Unexpected, "store", "the store failed").with_source(cause);
+        assert!(chain(&error).contains("the store failed") && chain(&error).contains(": the disk is full"));
+        assert_eq!(ApiError::from(error).message, "the store failed");
     }
 }

@@ -4,8 +4,6 @@
 //! guest's own protocol passed through), those for a port inside one, and the control plane. Wire types are `sandbar_wire::e2b`; what a
 //! tenant may see is decided in one place, [`known`].
 
-#![allow(dead_code, unused_imports, reason = "parts that are being built")]
-
 mod app;
 mod builtin;
 mod config;
@@ -28,8 +26,8 @@ mod store;
 mod tenant;
 
 pub use config::{
-    CodeInterpreter, DEFAULT_BURST, DEFAULT_LONGEST_TIMEOUT, DEFAULT_REQUESTS_PER_SECOND, DEFAULT_SANDBOXES,
-    DefaultEgress, Limits, PackageSet, ServerConfig, TlsFiles,
+    CodeInterpreter, DEFAULT_BURST, DEFAULT_HEAD_LIMIT, DEFAULT_LONGEST_TIMEOUT, DEFAULT_REQUESTS_PER_SECOND,
+    DEFAULT_SANDBOXES, DEFAULT_SLEEPING, DefaultEgress, Limits, PackageSet, ServerConfig, TlsFiles,
 };
 pub use server::Server;
 pub use store::{Key, KeyStore, NewKey};

@@ -6,6 +6,9 @@ use crate::error::{ApiError, ApiResult};
 /// What the server itself remembers of a sandbox stands in labels that begin so; a caller's metadata can't.
 pub(crate) const RESERVED: &str = "sandbar-server/";
 
+/// Entries of a caller's metadata: what a sandbox may have of labels, without those of the server and of backends.
+const MAX_METADATA: usize = 100;
+
 const TENANT: &str = "sandbar-server/tenant";
 const TEMPLATE: &str = "sandbar-server/template";
 const SECURE: &str = "sandbar-server/secure";
@@ -46,6 +49,10 @@ pub(crate) struct Marks {
 impl Marks {
     /// Labels for a sandbox with these marks and the caller's metadata.
     pub(crate) fn to_labels(&self, metadata: &Metadata) -> ApiResult<Labels> {
+        if metadata.len() > MAX_METADATA {
+            let message = format!("metadata has {} entries: expected at most {MAX_METADATA}", metadata.len());
+            return Err(ApiError::bad_request(message));
+        }
         let mut labels = Labels::new();
         for (key, value) in metadata {
             if key.starts_with(RESERVED) {

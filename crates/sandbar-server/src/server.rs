@@ -1,17 +1,18 @@
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use sandbar_core::{Error, ErrorKind, Result, SandboxProvider};
+use sandbar_core::{Error, ErrorKind, ProviderExt as _, Query, Result, SandboxProvider};
 use tokio::net::TcpListener;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::app::App;
 use crate::builtin::Builtins;
 use crate::config::ServerConfig;
+use crate::known::marked;
 use crate::limits::KeyLimits;
 use crate::listen::Tls;
 use crate::observe::{self, Counts};
@@ -34,9 +35,13 @@ pub struct Server {
 impl Server {
     /// Opens the store and takes the address; nothing is answered before [`Server::run`].
     pub async fn bind(config: ServerConfig, provider: Arc<dyn SandboxProvider>) -> Result<Self> {
+        config.check()?;
         let tls = config.tls.clone().map(Tls::open).transpose()?;
         let store = Store::open(&config.data)?;
-        let seal = store.seal().await?;
+        let (seal, is_new) = store.seal().await?;
+        if is_new {
+            warn_of_orphans(&*provider).await;
+        }
         let listener = listen_at(config.listen, "--listen").await?;
         let scrapes = match config.metrics_listen {
             Some(address) => Some(listen_at(address, "--metrics-listen").await?),
@@ -46,14 +51,16 @@ impl Server {
             Error::new(ErrorKind::Unexpected, "serve", "the listener has no address").with_source(e)
         })?;
         let scheme = if config.tls.is_some() { "https" } else { "http" };
-        let origin = match &config.public_url {
-            Some(url) => url.trim_end_matches('/').to_owned(),
-            None => format!("{scheme}://{address}"),
+        let origin = match (&config.public_url, &config.domain) {
+            (Some(url), _) => url.trim_end_matches('/').to_owned(),
+            // Where SDKs look for it that know the domain alone, and what its certificate names.
+            (None, Some(domain)) if config.tls.is_some() => format!("{scheme}://api.{domain}"),
+            (None, _) => format!("{scheme}://{}", reached_by(address)),
         };
         let limits = KeyLimits::new(config.limits);
         let builtins = Builtins::new(Arc::clone(&provider), config.code_interpreter.clone());
         let app = App {
-            names: guest::Names::new(config.domain.as_deref(), &origin),
+            names: guest::Names::new(config.domain.as_deref(), &origin, config.listen.ip().is_loopback()),
             config,
             origin,
             provider,
@@ -66,6 +73,7 @@ impl Server {
             builds: control::TemplateWork::default(),
             rooms: control::Rooms::default(),
             admissions: control::Admissions::default(),
+            owners: crate::known::Owners::default(),
             turns: control::Turns::default(),
             work: TaskTracker::new(),
         };
@@ -80,6 +88,15 @@ impl Server {
     /// The origin that clients are to be given.
     pub fn origin(&self) -> &str {
         &self.app.origin
+    }
+
+    /// The origin for requests into sandboxes that name them by headers.
+    pub fn sandbox_origin(&self) -> String {
+        let ServerConfig { public_url, domain, tls, .. } = &self.app.config;
+        match domain {
+            Some(domain) if public_url.is_none() && tls.is_some() => format!("https://sandbox.{domain}"),
+            _ => self.app.origin.clone(),
+        }
     }
 
     /// Answers requests until `stop` is done; then those under way are ended in good order. Sandboxes stay.
@@ -105,12 +122,35 @@ impl Server {
         };
         app.work.close();
         if tokio::time::timeout(LAST_WORK, app.work.wait()).await.is_err() {
-            tracing::warn!("sandboxes are still being made at the end: they end by their deadlines");
+            tracing::warn!("sandboxes are still being made at the end: they are given up");
         }
         app.builds.end().await;
         app.end_rooms(std::time::Duration::ZERO).await;
         served
     }
+}
+
+/// A new store beside sandboxes of an older one: it was lost, and nobody has a key to them.
+async fn warn_of_orphans(provider: &dyn SandboxProvider) {
+    let Ok(records) = provider.list_all(Query::new()).await else { return };
+    let count = marked(&records).count();
+    if count > 0 {
+        tracing::warn!(
+            count,
+            "the store is new, and there are sandboxes of an earlier one: no key reaches them; restore the store, or see `sandbar ls`"
+        );
+    }
+}
+
+/// An address by which this machine at least reaches what listens there.
+fn reached_by(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
 }
 
 async fn listen_at(address: SocketAddr, option: &str) -> Result<TcpListener> {

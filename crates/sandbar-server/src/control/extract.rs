@@ -84,15 +84,46 @@ async fn bounded(body: Body) -> ApiResult<Bytes> {
     }
 }
 
-/// The text of an error of the parser names what it expected and where, and no value but a short one of the wrong kind.
+/// Members that clients send for themselves: what they do is done before a request is sent.
+const OF_CLIENTS: [&str; 3] = ["forceUpload", "resolveSymlinks", "gzip"];
+
+/// Longest name of a member that is repeated, in characters.
+const MAX_SHOWN: usize = 100;
+
+/// What a body says, all of it: a member that nobody reads would be a wish that is not heard. The text of an error names what was expected and where, and no
+/// value but a short one of the wrong kind.
 fn read<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
-    serde_json::from_slice(body).map_err(|error| {
+    let refused = |what: &str| ApiError::bad_request(format!("invalid body: {what}"));
+    if body.trim_ascii_start().first().is_some_and(|first| matches!(first, b'[' | b'"' | b'0'..=b'9' | b'-'))
+    {
+        return Err(refused("it is not an object: expected {…} with named members"));
+    }
+    let mut unknown = None;
+    let mut parser = serde_json::Deserializer::from_slice(body);
+    let value = serde_ignored::deserialize(&mut parser, |path| {
+        let path = path.to_string();
+        if !OF_CLIENTS.iter().any(|name| path.rsplit('.').next() == Some(name)) {
+            unknown.get_or_insert(path);
+        }
+    });
+    let value = value.and_then(|value| parser.end().map(|()| value)).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Data => redacted(&error.to_string()),
             _ => format!("it is not JSON (line {}, column {})", error.line(), error.column()),
         };
-        ApiError::bad_request(format!("invalid body: {what}"))
-    })
+        refused(&what)
+    })?;
+    match unknown {
+        None => Ok(value),
+        Some(path) => {
+            // What may be absent has a step of its own in the path.
+            let path = path.replace("?.", "");
+            let path: String = path.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
+            Err(refused(&format!(
+                "nothing here knows the member `{path}`: leave it out, or look how it is spelt"
+            )))
+        }
+    }
 }
 
 /// Without the value of the wrong kind, which may be a secret that was put in the wrong place.
@@ -124,9 +155,29 @@ mod tests {
         assert_eq!(status(Body::from("{")).await, StatusCode::BAD_REQUEST);
         assert_eq!(status(Body::from("{}")).await, StatusCode::BAD_REQUEST);
         assert_eq!(status(Body::from(vec![b' '; MAX_JSON_BODY + 1])).await, StatusCode::PAYLOAD_TOO_LARGE);
+        for odd in [r#"["base",20]"#, "7", r#""base""#] {
+            assert_eq!(status(Body::from(odd)).await, StatusCode::BAD_REQUEST, "{odd}");
+        }
         let none =
             OptionalJson::<sandbar_wire::e2b::PauseSandbox>::from_request(with(Body::from(" ")), &()).await;
         assert_eq!(none.unwrap().0.memory, None);
+    }
+
+    #[test]
+    fn what_nobody_reads_is_refused_by_name() {
+        let message = |body: &str| match read::<NewSandbox>(body.as_bytes()) {
+            Ok(_) => String::new(),
+            Err(error) => error.message,
+        };
+        assert_eq!(message(r#"{"templateID":"a","network":{"allowOut":[]}}"#), "");
+        assert!(
+            message(r#"{"templateID":"a","allowInternetAccess":false}"#).contains("`allowInternetAccess`")
+        );
+        assert!(message(r#"{"templateID":"a","network":{"denyout":[]}}"#).contains("`network.denyout`"));
+        assert!(message(r#"{"templateID":"a"} {}"#).contains("not JSON"));
+        let order =
+            r#"{"steps":[{"type":"COPY","args":["a","b"],"filesHash":"x","forceUpload":true,"gzip":true}]}"#;
+        assert!(read::<sandbar_wire::e2b::BuildOrder>(order.as_bytes()).is_ok());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Uri};
+use http::{HeaderMap, HeaderName, Method, Uri, header};
 use sandbar_wire::envd::{ACCESS_TOKEN_HEADER, ENVD_PORT, Operation, sign, signature_matches, tokens_equal};
 
 use super::problem::Problem;
@@ -27,8 +27,8 @@ pub(super) enum Waking {
     Refused,
 }
 
-/// Lets a request in, or says why not.
-pub(super) fn admit(resident: &Resident, port: u16, parts: &Parts) -> Result<Waking, Problem> {
+/// Lets a request in, or says why not. What nobody has vouched for is taken off it.
+pub(super) fn admit(resident: &Resident, port: u16, parts: &mut Parts) -> Result<Waking, Problem> {
     if port == ENVD_PORT {
         return guest(resident, parts);
     }
@@ -45,8 +45,9 @@ pub(super) fn admit(resident: &Resident, port: u16, parts: &Parts) -> Result<Wak
 }
 
 /// The guest's API. Some of it says nothing worth a token, and files may come with a signature instead.
-fn guest(resident: &Resident, parts: &Parts) -> Result<Waking, Problem> {
-    let path = parts.uri.path();
+fn guest(resident: &Resident, parts: &mut Parts) -> Result<Waking, Problem> {
+    let path = parts.uri.path().to_owned();
+    let path = path.as_str();
     if RESERVED.contains(&path) || path.starts_with("/sandbar/") {
         return Err(Problem::reserved(path));
     }
@@ -62,6 +63,7 @@ fn guest(resident: &Resident, parts: &Parts) -> Result<Waking, Problem> {
         (None, "/files") => {
             let signed = Signed::of(&parts.method, &parts.uri)?;
             signed.check(&resident.guest_token)?;
+            as_signed(&mut parts.headers);
             Ok(Waking::Allowed)
         }
         (None, _) => Err(Problem::unauthorized("unauthorized access, the request carries no access token")),
@@ -155,6 +157,11 @@ impl Signed {
         }
         Ok(())
     }
+}
+
+/// A signature is for the user that it names, or for the sandbox' own: whoever has the URL can't choose another.
+pub(super) fn as_signed(headers: &mut HeaderMap) {
+    headers.remove(header::AUTHORIZATION);
 }
 
 /// What every signature answers that no sandbox made.

@@ -13,7 +13,6 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::TaskTracker;
 
-use super::exchange::SILENCE;
 use super::pool::Pool;
 use super::resident::{Flight, Resident};
 
@@ -41,6 +40,8 @@ pub(super) struct Answer {
     body: Incoming,
     connection: Option<(SendRequest<Body>, Return)>,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// How long nothing may come, and when that is over.
+    longest: Duration,
     silence: Option<Pin<Box<Sleep>>>,
     is_broken: bool,
     _flight: Flight,
@@ -50,17 +51,18 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn new(
         body: Incoming,
-        sender: SendRequest<Body>,
-        pool: Return,
+        connection: (SendRequest<Body>, Return),
         awake: CancellationToken,
         flight: Flight,
+        longest: Duration,
         tasks: TaskTracker,
     ) -> Self {
         let stopped = Box::pin(awake.cancelled_owned());
         Self {
             body,
-            connection: Some((sender, pool)),
+            connection: Some(connection),
             stopped,
+            longest,
             silence: None,
             is_broken: false,
             _flight: flight,
@@ -123,8 +125,8 @@ impl HttpBody for Answer {
         if self.stopped.as_mut().poll(cx).is_ready() {
             return self.broken(io::ErrorKind::ConnectionReset, "the sandbox does not run any more");
         }
-        let silence =
-            self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + SILENCE)));
+        let end = Instant::now() + self.longest;
+        let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
         if silence.as_mut().poll(cx).is_ready() {
             return self.broken(io::ErrorKind::TimedOut, "nothing came for too long");
         }

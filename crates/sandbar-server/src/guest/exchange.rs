@@ -2,11 +2,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use sandbar_core::{Error, ErrorKind, GuestStream};
+use sandbar_wire::envd::{KEEPALIVE_DEFAULT_SECS, KEEPALIVE_HEADER};
 use tokio_util::compat::FuturesAsyncReadCompatExt as _;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +25,8 @@ use crate::app::App;
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 /// How long an answer may take until its head is there: E2B's proxy gives up on silence at about this time.
 pub(crate) const SILENCE: Duration = Duration::from_secs(620);
+/// What a stream may be late with a sign of life beside the pause that was agreed upon: a busy machine.
+const LATE: Duration = Duration::from_secs(10);
 /// How often a sandbox is met asleep that was seen running a moment before, until the client is to come again.
 const ROUNDS: usize = 3;
 /// How often a request is sent on connections that turn out to be closed.
@@ -72,6 +76,7 @@ pub(super) async fn exchange(
     let client = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
     let upgrade = headers::upgrade(&parts);
+    let silence = silence_of(lane, &parts);
     headers::inward(&mut parts, resident, lane, upgrade.as_ref());
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     parts.uri = target.parse().map_err(|_| Problem::bad_request(id, "the request has no path"))?;
@@ -102,7 +107,7 @@ pub(super) async fn exchange(
             }
         };
         let mut failure = match result {
-            Ok(response) => return Ok(answer(app, resident, response, way, flight, client)),
+            Ok(response) => return Ok(answer(app, resident, response, way, flight, client, silence)),
             Err(failure) => failure,
         };
         match failure.take_message() {
@@ -118,6 +123,19 @@ pub(super) async fn exchange(
         }
     }
     Err(Problem::broken(id))
+}
+
+/// How long nothing may come of an answer. A stream of the guest's gives signs of life, as often as its client wants: without two of them it is dead, which
+/// clients do not notice by themselves.
+fn silence_of(lane: Lane, parts: &Parts) -> Duration {
+    const STREAMS: [&str; 3] =
+        ["/process.Process/Start", "/process.Process/Connect", "/filesystem.Filesystem/WatchDir"];
+    if lane != Lane::Agent || !STREAMS.contains(&parts.uri.path()) {
+        return SILENCE;
+    }
+    let asked = parts.headers.get(KEEPALIVE_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let pause = asked.filter(|seconds| *seconds > 0).unwrap_or(KEEPALIVE_DEFAULT_SECS);
+    Duration::from_secs(pause).saturating_mul(2).saturating_add(LATE).min(SILENCE)
 }
 
 /// A connection into the sandbox, which runs.
@@ -260,6 +278,7 @@ fn answer(
     way: Way,
     flight: Flight,
     client: hyper::upgrade::OnUpgrade,
+    silence: Duration,
 ) -> Response<Body> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let guest = hyper::upgrade::on(&mut response);
@@ -275,6 +294,28 @@ fn answer(
     }
     let (mut parts, body) = response.into_parts();
     headers::outward(&mut parts);
-    let answer = Answer::new(body, way.sender, way.pool, way.awake, flight, app.guests.tracker());
+    let answer = Answer::new(body, (way.sender, way.pool), way.awake, flight, silence, app.guests.tracker());
     Response::from_parts(parts, Body::new(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_dead_without_two_signs_of_life_and_anything_else_may_take_long() {
+        let silence = |lane, path: &str, keepalive: &str| {
+            let request = Request::post(path).header(KEEPALIVE_HEADER, keepalive).body(()).unwrap();
+            silence_of(lane, &request.into_parts().0).as_secs()
+        };
+        let start = "/process.Process/Start";
+        assert_eq!(silence(Lane::Agent, start, "50"), 110);
+        assert_eq!(silence(Lane::Agent, "/filesystem.Filesystem/WatchDir", "1"), 12);
+        for odd in ["0", "-1", "soon", ""] {
+            assert_eq!(silence(Lane::Agent, start, odd), 2 * KEEPALIVE_DEFAULT_SECS + 10, "{odd}");
+        }
+        assert_eq!(silence(Lane::Agent, start, "99999999999999"), SILENCE.as_secs());
+        assert_eq!(silence(Lane::Agent, "/files", "1"), SILENCE.as_secs());
+        assert_eq!(silence(Lane::Port(80), start, "1"), SILENCE.as_secs());
+    }
 }

@@ -62,7 +62,7 @@ impl Guests {
     }
 
     /// Runs something that belongs to requests, and ends with the server.
-    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
             tokio::select! {
@@ -140,8 +140,8 @@ pub(crate) async fn serve(app: &Arc<App>, id: &str, port: u16, request: Request<
             ));
         }
         let resident = resident(app, id).await?;
-        let (parts, body) = request.into_parts();
-        let waking = admit::admit(&resident, port, &parts)?;
+        let (mut parts, body) = request.into_parts();
+        let waking = admit::admit(&resident, port, &mut parts)?;
         let request = Request::from_parts(parts, body);
         if port != ENVD_PORT {
             return exchange(app, &resident, Lane::Port(port), waking, request).await;
@@ -168,7 +168,7 @@ async fn guest(
 }
 
 /// Answers a request for a file whose URL says by its signature alone which sandbox it is of.
-pub(crate) async fn serve_signed(app: &Arc<App>, request: Request<Body>) -> Response {
+pub(crate) async fn serve_signed(app: &Arc<App>, mut request: Request<Body>) -> Response {
     let answered = async {
         if request.method() == Method::OPTIONS {
             return Err(Problem::unauthorized(INVALID));
@@ -181,6 +181,7 @@ pub(crate) async fn serve_signed(app: &Arc<App>, request: Request<Body>) -> Resp
         }
         let resident = found.ok_or_else(|| Problem::unauthorized(INVALID))?;
         signed.check(&resident.guest_token)?;
+        admit::as_signed(request.headers_mut());
         guest(app, &resident, Waking::Allowed, request).await
     };
     answered.await.unwrap_or_else(Problem::into_response)

@@ -21,13 +21,9 @@ pub(super) fn name_of(authority: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_ascii_lowercase())
 }
 
-/// Whether routing headers are believed under this name: where names of sandboxes can't be had, or nobody asked for one.
-pub(super) fn is_shared(name: &str, own: Option<&str>) -> bool {
-    name == "localhost"
-        || name.parse::<Ipv4Addr>().is_ok()
-        || name.parse::<Ipv6Addr>().is_ok()
-        || name.starts_with("sandbox.")
-        || own == Some(name)
+/// Whether this is a name that nobody else can have: `localhost`, or an address.
+pub(super) fn is_plain(name: &str) -> bool {
+    name == "localhost" || name.parse::<Ipv4Addr>().is_ok() || name.parse::<Ipv6Addr>().is_ok()
 }
 
 /// The first label where the rest is `domain`.
@@ -78,12 +74,12 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_believed_under_shared_names_only() {
-        for shared in ["localhost", "127.0.0.1", "10.0.0.7", "::1", "sandbox.e2b.test", "api.own.test"] {
-            assert!(is_shared(shared, Some("api.own.test")), "{shared}");
+    fn plain_names_are_nobody_else_s() {
+        for plain in ["localhost", "127.0.0.1", "10.0.0.7", "::1"] {
+            assert!(is_plain(plain), "{plain}");
         }
-        for other in ["evil.test", "localhost.evil.test", "sandbox", "127.0.0.1.evil.test", "own.test"] {
-            assert!(!is_shared(other, Some("api.own.test")), "{other}");
+        for other in ["evil.test", "localhost.evil.test", "sandbox.evil.test", "127.0.0.1.evil.test"] {
+            assert!(!is_plain(other), "{other}");
         }
     }
 

@@ -21,4 +21,4 @@ pub(crate) use exchange::SILENCE;
 pub(crate) use guests::{Guests, serve, serve_signed};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use route::{ID_HEADER, PORT_HEADER};
-pub(crate) use route::{Names, Route};
+pub(crate) use route::{Names, Route, authority};

@@ -1,15 +1,20 @@
 use std::borrow::Cow;
 
-use http::header::HOST;
-use http::{HeaderMap, HeaderName, Method, Uri};
+use http::header::{FORWARDED, HOST, ORIGIN};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
 
 use super::host;
 use crate::error::{ApiError, ApiResult};
 
 /// Which sandbox a request is for.
 pub(crate) const ID_HEADER: HeaderName = HeaderName::from_static("e2b-sandbox-id");
+/// What a proxy says of whom it asks for.
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Which port of it.
 pub(crate) const PORT_HEADER: HeaderName = HeaderName::from_static("e2b-sandbox-port");
+
+/// Characters of a name that are shown: as many as one may have.
+const MAX_SHOWN: usize = 253;
 
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +39,59 @@ pub(crate) struct Names {
     domain: Option<String>,
     /// The host of the server's own origin.
     own: Option<String>,
+    /// Whether any other name is somebody else's: it listens where nothing but this machine reaches it.
+    is_loopback: bool,
 }
 
 impl Names {
-    pub(crate) fn new(domain: Option<&str>, origin: &str) -> Self {
+    pub(crate) fn new(domain: Option<&str>, origin: &str, is_loopback: bool) -> Self {
         let own = origin.split_once("://").map_or(origin, |(_, rest)| rest);
         let own = own.split('/').next().unwrap_or_default();
-        Self { domain: domain.and_then(host::name_of), own: host::name_of(own) }
+        Self { domain: domain.and_then(host::name_of), own: host::name_of(own), is_loopback }
+    }
+
+    /// Whether routing headers are believed under this name: where names of sandboxes can't be had, or nobody asked for one. Under any other a web page could
+    /// send them, to a name of its own that it has lead here.
+    fn is_shared(&self, name: &str) -> bool {
+        let of_domain = || host::label_below(name, self.domain.as_deref()?);
+        host::is_plain(name) || self.own.as_deref() == Some(name) || of_domain() == Some("sandbox")
+    }
+
+    /// Whether this is a name of the server's or of its sandboxes.
+    fn is_known(&self, name: &str) -> bool {
+        let domain = self.domain.as_deref();
+        self.is_shared(name)
+            || host::label_below(name, "localhost").is_some()
+            || domain.is_some_and(|domain| name == domain || host::label_below(name, domain).is_some())
+    }
+
+    /// Lets a request for the control plane pass, unless a web page of another's sends it: loopback is no boundary to a browser on this machine.
+    pub(crate) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> ApiResult<()> {
+        let name = authority(uri, headers)?.and_then(|authority| host::name_of(&authority));
+        if let Some(name) = name.filter(|name| self.is_loopback && !self.is_known(name)) {
+            return Err(ApiError::new(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "\"{}\" is no name of this server, which listens for this machine alone: use localhost or its address, or start it with \
+                     --public-url and the URL by which clients reach it",
+                    shown(&name)
+                ),
+            ));
+        }
+        let Some(origin) = one(headers, &ORIGIN)? else { return Ok(()) };
+        let name = origin.split_once("://").and_then(|(_, rest)| host::name_of(rest));
+        if name.is_some_and(|name| self.is_known(&name)) {
+            return Ok(());
+        }
+        let message = format!("web pages of \"{}\" can't use this server's control plane", shown(origin));
+        Err(ApiError::new(StatusCode::FORBIDDEN, message))
+    }
+
+    /// Whether a request comes from this machine by all that its head says, and not by a proxy on it.
+    pub(crate) fn is_from_here(uri: &Uri, headers: &HeaderMap) -> bool {
+        let name = authority(uri, headers).ok().flatten().and_then(|authority| host::name_of(&authority));
+        let is_forwarded = headers.contains_key(FORWARDED) || headers.contains_key(FORWARDED_FOR);
+        name.is_some_and(|name| host::is_plain(&name)) && !is_forwarded
     }
 
     /// Where a request goes that has this head.
@@ -49,7 +100,7 @@ impl Names {
     pub(crate) fn route(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> ApiResult<Route> {
         let name = authority(uri, headers)?.and_then(|authority| host::name_of(&authority));
         let given = (one(headers, &ID_HEADER)?, one(headers, &PORT_HEADER)?);
-        if name.as_deref().is_some_and(|name| host::is_shared(name, self.own.as_deref())) {
+        if name.as_deref().is_some_and(|name| self.is_shared(name)) {
             match given {
                 (None, None) => {}
                 (Some(id), Some(port)) => return of_headers(id, port),
@@ -80,7 +131,7 @@ impl Names {
 }
 
 /// The host that a request names: in its target with HTTP/2, else in its header, of which there is one.
-fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> ApiResult<Option<Cow<'a, str>>> {
+pub(crate) fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> ApiResult<Option<Cow<'a, str>>> {
     match (uri.authority(), one(headers, &HOST)?) {
         (Some(authority), _) => Ok(Some(Cow::Borrowed(authority.as_str()))),
         (None, host) => Ok(host.map(Cow::Borrowed)),
@@ -138,6 +189,11 @@ fn of_path(method: &Method, uri: &Uri) -> ApiResult<Route> {
         )));
     }
     Ok(Route::Control)
+}
+
+/// A name from a head, as far as it is worth showing.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect()
 }
 
 fn has_signature(uri: &Uri) -> bool {

@@ -25,8 +25,6 @@ use crate::dispatch::dispatch;
 const MAX_HEAD: usize = 64 << 10;
 /// Fields that a head may have.
 const MAX_HEADERS: usize = 256;
-/// How long the head of a request may take, and how long a connection may be idle before it: SDKs keep theirs for less, or look before they use one.
-const HEAD_LIMIT: Duration = Duration::from_secs(60);
 /// How long the handshake of TLS may take.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// Streams at once of one HTTP/2 connection. An SDK has all its calls on one.
@@ -100,7 +98,7 @@ where
     let service = service_fn(|request| answer(shared, peer, request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_LIMIT)
+        .header_read_timeout(shared.app.config.head_limit)
         .max_headers(MAX_HEADERS)
         .max_header_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), service)

@@ -11,7 +11,7 @@ pub(crate) use tls::Tls;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use sandbar_core::Result;
@@ -25,6 +25,9 @@ use crate::app::App;
 
 /// How long requests under way may go on after a stop was asked for.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How often the log says that connections find no place.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Answers connections until `stop` is done. Those under way then end in good order; what does not in [`GRACE`] is broken off.
 pub(crate) async fn serve(
@@ -45,14 +48,23 @@ pub(crate) async fn serve(
     let places = Places::new();
     let sweeping = shared.app.guests.sweep();
     let accepting = async {
+        let (mut refused, mut told) = (0_u64, None::<Instant>);
         loop {
             let (stream, peer) = accept(&listener).await;
             // One that finds no place is closed at once: it is told nothing that takes time.
-            let Some(place) = places.take(peer.ip()) else { continue };
+            let Some(place) = places.take(peer.ip()) else {
+                refused += 1;
+                if told.is_none_or(|at| at.elapsed() > TELL_EVERY) {
+                    tracing::warn!(refused, peer = %peer.ip(), "connections are refused: there are too many, in all or of one address");
+                    (told, refused) = (Some(Instant::now()), 0);
+                }
+                continue;
+            };
             let shared = Arc::clone(&shared);
+            let counted = shared.app.counts.connected();
             tasks.spawn(async move {
                 connection(&shared, stream, peer).await;
-                drop(place);
+                drop((place, counted));
             });
         }
     };

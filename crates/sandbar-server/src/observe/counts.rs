@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, Uri, header};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -16,6 +16,7 @@ use sandbar_core::{ProviderExt as _, Query};
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::guest::Names;
 use crate::marks::Marks;
 
 /// First limit of a class of durations, in seconds: below that the kernel's own work counts most.
@@ -114,6 +115,16 @@ pub(crate) async fn scrape(State(app): State<Arc<App>>) -> Response {
         Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(error) => error.into_response(),
     }
+}
+
+/// The same beside the control plane, for this machine: a proxy on it asks for others.
+pub(crate) async fn scrape_here(state: State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
+    if Names::is_from_here(&uri, &headers) {
+        return scrape(state).await;
+    }
+    let message =
+        "counts are for this machine alone: give them an address of their own with --metrics-listen";
+    ApiError::new(StatusCode::FORBIDDEN, message).into_response()
 }
 
 async fn render(app: &App) -> Result<String, ApiError> {

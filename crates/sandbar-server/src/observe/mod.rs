@@ -1,5 +1,6 @@
 //! What is said of requests: an id, a line in the log, and counts.
 
+mod asked;
 mod counts;
 
 use std::sync::Arc;
@@ -9,13 +10,15 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::limits::RateSlot;
 use crate::tenant::TenantSlot;
 
-pub(crate) use counts::{Counts, Plane, scrape};
+pub(crate) use asked::Asked;
+pub(crate) use counts::{Counts, Plane, scrape, scrape_here};
 
 /// Response header with the id under which the log has a request.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -34,7 +37,8 @@ pub(crate) async fn control_plane(State(app): State<Arc<App>>, mut request: Requ
         .get::<MatchedPath>()
         .map_or("unknown".to_owned(), |path| path.as_str().to_owned());
     let path = request.uri().path().to_owned();
-    let mut response = next.run(request).await;
+    let span = tracing::info_span!("request", %id);
+    let mut response = next.run(request).instrument(span).await;
     let status = response.status();
     rate.write(response.headers_mut());
     if let Ok(value) = HeaderValue::from_str(&id.to_string()) {

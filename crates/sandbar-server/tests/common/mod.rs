@@ -55,7 +55,8 @@ impl Rig {
         Self::over(folder, Arc::new(MemoryProvider::new()), |_, config| change(config)).await
     }
 
-    async fn over(
+    /// Over another backend.
+    pub(crate) async fn over(
         folder: tempfile::TempDir,
         provider: Arc<dyn SandboxProvider>,
         change: impl FnOnce(&Path, &mut ServerConfig),
@@ -151,6 +152,7 @@ pub(crate) fn config(folder: &Path) -> ServerConfig {
         limits: Limits::default(),
         public_url: None,
         metrics_listen: None,
+        head_limit: sandbar_server::DEFAULT_HEAD_LIMIT,
         code_interpreter: sandbar_server::CodeInterpreter::Off,
     }
 }

@@ -1,7 +1,12 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use http::{Method, StatusCode};
+use sandbar::SandboxProvider as _;
 use serde_json::{Value, json};
 
 use crate::common::{Rig, ask};
+use crate::limits::Counting;
 use crate::{detail, get, made};
 
 /// Everything that can be asked of one sandbox.
@@ -45,6 +50,35 @@ async fn an_unknown_sandbox_and_another_s_are_the_same() {
     assert_eq!(theirs(&format!("/sandboxes/metrics?sandbox_ids={own}")).await, json!({"sandboxes": {}}));
     // Nothing of all that did anything.
     assert_eq!(detail(&rig, &own).await["state"], "running");
+}
+
+/// The time of an answer tells nothing either: the backend is asked for a sandbox by its owner alone.
+#[tokio::test]
+async fn a_foreign_sandbox_is_not_even_looked_at() {
+    let provider = Arc::new(Counting::default());
+    let rig = Rig::over(tempfile::tempdir().unwrap(), Arc::clone(&provider) as _, |_, _| {}).await;
+    let (own, other) = (made(&rig).await, rig.other_key().await);
+    // The least of some: somebody looks at all that run every few seconds.
+    let looks = async |key: &str, id: &str| {
+        let (mut status, mut least) = (0, usize::MAX);
+        for _ in 0..3 {
+            let before = provider.looks.load(Ordering::Relaxed);
+            let target = format!("/sandboxes/{id}");
+            let reply = ask(rig.address, Method::GET, &target, &[("x-api-key", key)], "".into()).await;
+            status = reply.status.as_u16();
+            least = least.min(provider.looks.load(Ordering::Relaxed) - before);
+        }
+        (status, least)
+    };
+    for id in [own.as_str(), "sunknown0000000000000"] {
+        assert_eq!(looks(&other, id).await, (404, 0), "{id}");
+    }
+    assert_eq!(looks(&rig.key, &own).await, (200, 1));
+    // What another server over the same backend has made is found, though nobody told this one.
+    let record = rig.sandbox(&own).await.record().await.unwrap();
+    let labels = record.labels.clone();
+    let beside = provider.create(sandbar::CreateOptions::new().with_labels(labels)).await.unwrap();
+    assert_eq!(looks(&rig.key, beside.id().as_str()).await.0, 200);
 }
 
 #[tokio::test]

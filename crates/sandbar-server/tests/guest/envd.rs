@@ -21,6 +21,17 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) async fn open(rig: &Rig, sandbox: &Made, method: &str, message: &Value) -> Self {
+        Self::open_with(rig, sandbox, method, message, &[]).await
+    }
+
+    /// The same, with more headers.
+    async fn open_with(
+        rig: &Rig,
+        sandbox: &Made,
+        method: &str,
+        message: &Value,
+        more: &[(&str, &str)],
+    ) -> Self {
         let stream = TcpStream::connect(rig.address).await.expect("the server listens");
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("a connection");
@@ -31,8 +42,8 @@ impl Stream {
             .header("host", rig.address.to_string())
             .header("content-type", "application/connect+json")
             .header("connect-protocol-version", "1");
-        for (name, value) in sandbox.guest() {
-            request = request.header(name, value);
+        for (name, value) in sandbox.guest().iter().chain(more) {
+            request = request.header(*name, *value);
         }
         let frame = message_frame(message);
         let response = sender.send_request(request.body(Full::new(frame)).expect("a request"));
@@ -213,6 +224,68 @@ async fn a_kill_breaks_streams_off() {
     let health = rig.ask(Method::GET, "/health", &sandbox.guest(), "").await;
     assert_eq!(health.status, StatusCode::BAD_GATEWAY);
     assert!(health.text().contains("was not found"), "{}", health.text());
+}
+
+/// The process on this machine that has this word among its arguments, and those above it.
+fn ancestors(word: &str) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let has_word = |id: &u32| {
+        std::fs::read(format!("/proc/{id}/cmdline"))
+            .is_ok_and(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
+    };
+    let mut at = ids.find(has_word);
+    let mut all = Vec::new();
+    while let Some(id) = at.filter(|id| *id > 1) {
+        all.push(id);
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        at = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+    }
+    all
+}
+
+/// Whether it is the first process of a sandbox.
+fn is_first(id: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let mut lines = status.lines().filter_map(|line| line.strip_prefix("NSpid:"));
+    lines.next().is_some_and(|ids| ids.split_whitespace().count() > 1 && ids.trim_end().ends_with("\t1"))
+}
+
+/// Bug 1: a sandbox that says nothing any more, and that nobody ended, is given up within its signs of life; clients would wait for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_is_stuck_breaks_streams_off() {
+    let rig = Rig::local().await;
+    let sandbox = rig.create(json!({"templateID": "base"})).await;
+    let word = format!("30{}", std::process::id());
+    let message = json!({"process": {"cmd": "sleep", "args": [word]}, "stdin": false});
+    let keepalive = [("keepalive-ping-interval", "1")];
+    let mut stream = Stream::open_with(&rig, &sandbox, "/process.Process/Start", &message, &keepalive).await;
+    while !stream.next().await.expect("it goes on").expect("a message").to_string().contains("keepalive") {}
+    let agent = ancestors(&word).into_iter().find(|id| is_first(*id)).expect("the sandbox' first process");
+    let agent = rustix::process::Pid::from_raw(agent.try_into().expect("a pid")).expect("a pid");
+    rustix::process::kill_process(agent, rustix::process::Signal::STOP).expect("it stops");
+    // What it said before it was stopped may be on its way.
+    while stream.next().await.is_ok() {}
+    rustix::process::kill_process(agent, rustix::process::Signal::CONT).expect("it goes on");
+}
+
+/// Bug 3: a process can be connected to as long as it runs. Somebody had a bound of two minutes, which is waited out where `$SANDBAR_SOAK` asks for long checks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_can_be_connected_to_at_any_time() {
+    if std::env::var_os("SANDBAR_SOAK").is_none() {
+        println!("skipped: SANDBAR_SOAK is not set");
+        return;
+    }
+    let rig = Rig::local().await;
+    let sandbox = rig.create(json!({"templateID": "base"})).await;
+    let mut stream = Stream::start(&rig, &sandbox, "sleep 150; echo over").await;
+    let pid = stream.next().await.unwrap().unwrap()["event"]["start"]["pid"].clone();
+    drop(stream);
+    tokio::time::sleep(Duration::from_secs(130)).await;
+    let select = json!({"process": {"pid": pid}});
+    let mut again = Stream::open(&rig, &sandbox, "/process.Process/Connect", &select).await;
+    let (output, end) = again.finish().await;
+    assert_eq!((&output[..], &end["exited"]), (&b"over\n"[..], &json!(true)));
 }
 
 /// Who goes away ends nothing inside; and what is under way is let go, so that nothing adds up.

@@ -81,9 +81,24 @@ async fn routes_are_well_formed_or_refused() {
     for one in [&id("s", "80")[..1], &id("s", "80")[1..]] {
         assert_eq!(rig.ask(Method::GET, "/", one, "").await.status, StatusCode::BAD_REQUEST);
     }
-    // Under a name that is not the server's, headers are nothing (DNS rebinding).
-    let foreign = [&id("s", "80")[..], &[("host", "evil.test")]].concat();
-    assert_eq!(rig.ask(Method::GET, "/nothing", &foreign, "").await.status, StatusCode::NOT_FOUND);
+    // Under a name that is not the server's, headers are nothing (DNS rebinding), and neither is anything else.
+    for name in ["evil.test", "sandbox.evil.test"] {
+        let foreign = [&id("s", "80")[..], &[("host", name), ("x-api-key", &rig.key)]].concat();
+        for path in ["/nothing", "/health", "/metrics", "/v2/sandboxes"] {
+            let reply = rig.ask(Method::GET, path, &foreign, "").await;
+            assert_eq!(
+                (reply.status, &reply.json()["code"]),
+                (StatusCode::FORBIDDEN, &json!(403)),
+                "{name} {path}"
+            );
+        }
+    }
+    // Nor is it driven by a page of somebody else's, or told to whom a proxy asks for.
+    let page = [("origin", "https://evil.test"), ("x-api-key", rig.key.as_str())];
+    assert_eq!(rig.ask(Method::GET, "/v2/sandboxes", &page, "").await.status, StatusCode::FORBIDDEN);
+    let proxied = [("x-forwarded-for", "203.0.113.7")];
+    assert_eq!(rig.ask(Method::GET, "/metrics", &proxied, "").await.status, StatusCode::FORBIDDEN);
+    assert_eq!(rig.ask(Method::GET, "/metrics", &[], "").await.status, StatusCode::OK);
     for path in
         ["/sandboxes/..%2f..%2fetc", "/sandboxes/a-b-c", "/v2/sandboxes/%00/connect", "/sandboxes/%ff"]
     {

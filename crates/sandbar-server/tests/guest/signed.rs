@@ -73,6 +73,26 @@ async fn a_signature_alone_leads_to_its_sandbox() {
     assert!(matches!(reply.status.as_u16(), 401 | 502), "{}", reply.text());
 }
 
+/// Whoever has a signed URL acts as whom it names, and not as whom he would like to be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signature_binds_its_user() {
+    let rig = Rig::local().await;
+    let sandbox = rig.create(json!({"templateID": "base"})).await;
+    let route = [("e2b-sandbox-id", sandbox.id.as_str()), ("e2b-sandbox-port", "49983")];
+    // "root:", as SDKs name a user.
+    let as_root = ("authorization", "Basic cm9vdDo=");
+    for (name, routed) in [("bare", &[][..]), ("routed", &route[..])] {
+        let headers = [routed, &[as_root, ("content-type", "application/octet-stream")]].concat();
+        let target = url(name, Operation::Write, &sandbox.token, None);
+        let written = rig.ask(Method::POST, &target, &headers, "x").await;
+        assert_eq!(written.status, StatusCode::OK, "{}", written.text());
+        assert_eq!(written.json()[0]["path"], format!("/home/user/{name}"));
+        let owner = sandbar::Command::shell(format!("stat -c %U /home/user/{name}"));
+        let owner = rig.sandbox(&sandbox.id).await.commands().run(&owner).await.expect("it runs");
+        assert_eq!(owner.stdout_lossy(), "user\n");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_only_guests_have_says_what_is_missing() {
     let rig = Rig::memory().await;

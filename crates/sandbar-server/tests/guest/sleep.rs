@@ -1,10 +1,12 @@
 //! Sandboxes that sleep: what is under way ends, and a request wakes those that want it.
 
+use std::time::Instant;
+
 use http::{Method, StatusCode};
 use sandbar::{SandboxExt as _, State};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::common::Rig;
+use crate::common::{PATIENCE, Rig};
 use crate::envd::Stream;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,6 +86,58 @@ async fn a_stream_of_after_the_sleep_has_all_that_comes() {
         while data < 5 {
             let message = again.next().await.expect("it goes on").expect("a message");
             data += usize::from(!message["event"]["data"].is_null());
+        }
+    }
+}
+
+/// Bug 12: what goes on after a sleep that the deadline began is listed as it is: a server that holds its port is among the processes.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_after_a_sleep_has_the_server_that_still_answers() {
+    let rig = Rig::local().await;
+    let made = rig.create(json!({"templateID": "base", "autoPause": true})).await;
+    let mut stream = Stream::start(&rig, &made, "cd /tmp && exec python3 -m http.server 8000").await;
+    let pid = stream.next().await.unwrap().unwrap()["event"]["start"]["pid"].clone();
+    drop(stream);
+    let port = [("e2b-sandbox-id", made.id.as_str()), ("e2b-sandbox-port", "8000")];
+    let answers = async || rig.ask(Method::GET, "/", &port, "").await.status == StatusCode::OK;
+    let begun = Instant::now();
+    while !answers().await {
+        assert!(begun.elapsed() < PATIENCE, "the server in the sandbox does not listen");
+    }
+    let over =
+        rig.control(Method::POST, &format!("/sandboxes/{}/timeout", made.id), json!({"timeout": 0})).await;
+    assert_eq!(over.status, StatusCode::NO_CONTENT, "{}", over.text());
+    let sandbox = rig.sandbox(&made.id).await;
+    while sandbox.record().await.unwrap().state != State::Sleeping {
+        assert!(begun.elapsed() < 2 * PATIENCE, "its deadline does not put it to sleep");
+    }
+    let connected = rig.control(Method::POST, &format!("/v2/sandboxes/{}/connect", made.id), json!({})).await;
+    assert_eq!(connected.status, StatusCode::CREATED, "{}", connected.text());
+    let headers = [&made.guest()[..], &[("content-type", "application/json")]].concat();
+    let list = rig.ask(Method::POST, "/process.Process/List", &headers, "{}").await.json();
+    assert!(list["processes"].as_array().unwrap().iter().any(|one| one["pid"] == pid), "{list}");
+    assert!(answers().await, "it holds its port");
+}
+
+/// Bug 13: what was written stays, however often a sandbox sleeps.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_outlast_every_sleep() {
+    let rig = Rig::local().await;
+    let made = rig.create(json!({"templateID": "base"})).await;
+    let headers = [&made.guest()[..], &[("content-type", "application/octet-stream")]].concat();
+    for round in 0..5 {
+        let target = format!("/files?path=/home/user/file-{round}");
+        let written = rig.ask(Method::POST, &target, &headers, format!("of round {round}")).await;
+        assert_eq!(written.status, StatusCode::OK, "{}", written.text());
+        let paused = rig.control(Method::POST, &format!("/sandboxes/{}/pause", made.id), Value::Null).await;
+        assert_eq!(paused.status, StatusCode::NO_CONTENT, "{}", paused.text());
+        let resumed =
+            rig.control(Method::POST, &format!("/v2/sandboxes/{}/connect", made.id), json!({})).await;
+        assert_eq!(resumed.status, StatusCode::CREATED, "{}", resumed.text());
+        for earlier in 0..=round {
+            let target = format!("/files?path=/home/user/file-{earlier}");
+            let read = rig.ask(Method::GET, &target, &made.guest(), "").await;
+            assert_eq!(read.text(), format!("of round {earlier}"), "in round {round}");
         }
     }
 }

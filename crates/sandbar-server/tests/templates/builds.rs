@@ -164,3 +164,108 @@ async fn an_address_for_an_upload_is_good_once_and_needs_no_key() {
     assert_eq!((ended.status.as_str(), &ended.reason["step"]), ("error", &Value::from("1")));
     assert!(ended.reason["message"].as_str().unwrap().contains("tar"), "{}", ended.reason);
 }
+
+/// Neither a log, nor a result, nor what one has done again tells of another tenant's builds.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_tenant_has_built_is_nothing_to_another() {
+    let mut rig = Rig::local().await;
+    let keys = [rig.key.clone(), rig.other_key().await];
+    let mut stamps = [const { String::new() }; 2];
+    // Who builds, whether all is to be done again, and whether the result is known.
+    for (who, force, is_cached) in [(0, false, false), (1, false, false), (1, true, false), (0, false, true)]
+    {
+        rig.key.clone_from(&keys[who]);
+        let build = rig.register(json!({ "name": "same" })).await;
+        let hash = rig.upload(&build, 'e', &[("a", "the same")]).await;
+        let steps = json!([
+            { "type": "COPY", "args": ["a", "a", "", ""], "filesHash": hash },
+            { "type": "RUN", "args": ["date +%s%N > stamp"], "force": force },
+        ]);
+        let started = rig.start(&build, json!({ "fromTemplate": "base", "steps": steps })).await;
+        assert_eq!(started.status, StatusCode::ACCEPTED, "{}", started.text());
+        let ended = rig.ended(&build).await;
+        assert_eq!(ended.status, "ready", "{} {:?}", ended.reason, ended.log);
+        assert_eq!(ended.says("CACHED"), is_cached, "{who}: {:?}", ended.log);
+        let made = rig.create(json!({ "templateID": "same" })).await;
+        let stamp = rig.said(&made.id, "cat /home/user/stamp").await;
+        assert_eq!(stamps[who] == stamp, is_cached, "{who}");
+        assert!(!stamps.contains(&stamp) || is_cached, "a result of another tenant's");
+        stamps[who] = stamp;
+    }
+}
+
+/// The backend asks for READY, and nobody asks a second time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creation_waits_for_its_template_to_be_ready_once() {
+    let rig = Rig::local().await;
+    let ready = "test -e /tmp/go && echo ready >> /tmp/readies";
+    let order =
+        json!({ "fromTemplate": "base", "startCmd": "sleep 1; touch /tmp/go; sleep 600", "readyCmd": ready });
+    rig.build("slow", order).await;
+    let made = rig.create(json!({ "templateID": "slow" })).await;
+    assert_eq!(rig.said(&made.id, "cat /tmp/readies").await, "ready");
+
+    let order =
+        json!({ "fromTemplate": "base", "startCmd": "echo why not >&2; exit 3", "readyCmd": "false" });
+    rig.build("never", order).await;
+    let refused = rig.post("/v2/sandboxes", json!({ "templateID": "never" })).await;
+    assert!(refused.status.is_server_error(), "{}", refused.text());
+    let body = refused.json();
+    assert_eq!(body["error_code"], "sandbox_create_failed", "{body}");
+    assert!(body["message"].as_str().unwrap().contains("why not"), "{body}");
+    let listed = rig.get("/v2/sandboxes").await.json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+}
+
+/// As Docker has it: a virtual environment leads to the system's Python.
+#[tokio::test(flavor = "multi_thread")]
+async fn links_that_lead_out_of_what_is_copied_are_copied_as_they_are() {
+    let rig = Rig::local().await;
+    let mut archive = tar::Builder::new(Vec::new());
+    let links = [("env/bin/python3", "/usr/bin/python3"), ("env/up", "../../outside"), ("env/lib64", "lib")];
+    for (name, target) in links {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_size(0);
+        header.set_mode(0o777);
+        archive.append_link(&mut header, name, target).unwrap();
+    }
+    let archive = archive.into_inner().unwrap();
+    let build = rig.register(json!({ "name": "linked" })).await;
+    let hash = rig.upload_tar(&build, 'f', archive).await;
+    let mut places = vec!["/home/user/env"];
+    if has_root() {
+        places.push("/opt/env");
+    }
+    let steps: Vec<_> = places
+        .iter()
+        .map(|place| json!({ "type": "COPY", "args": ["env", place, "", ""], "filesHash": hash }))
+        .collect();
+    let started = rig.start(&build, json!({ "fromTemplate": "base", "steps": steps })).await;
+    assert_eq!(started.status, StatusCode::ACCEPTED, "{}", started.text());
+    let ended = rig.ended(&build).await;
+    assert_eq!(ended.status, "ready", "{} {:?}", ended.reason, ended.log);
+    let made = rig.create(json!({ "templateID": "linked" })).await;
+    for place in places {
+        let said = rig.said(&made.id, &format!("cd {place}; readlink bin/python3 up lib64; ls -A")).await;
+        assert_eq!(said, "/usr/bin/python3\n../../outside\nlib\nbin\nlib64\nup", "{place}");
+    }
+}
+
+/// A name hides nothing until something is built under it: a template may be made from the one whose name it takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_may_take_the_name_of_a_built_in_one_and_be_made_of_it() {
+    let rig = Rig::local().await;
+    let build = rig.register(json!({ "name": "base" })).await;
+    let before = rig.create(json!({ "templateID": "base" })).await;
+    assert_eq!(rig.said(&before.id, "ls ~").await, "", "the server's own");
+    let steps = json!([{ "type": "RUN", "args": ["touch mine"] }]);
+    let started = rig.start(&build, json!({ "fromImage": "e2bdev/base", "steps": steps })).await;
+    assert_eq!(started.status, StatusCode::ACCEPTED, "{}", started.text());
+    assert_eq!(rig.ended(&build).await.status, "ready");
+    let after = rig.create(json!({ "templateID": "base" })).await;
+    assert_eq!(rig.said(&after.id, "ls ~").await, "mine");
+    let missing = rig.post("/v2/sandboxes", json!({ "templateID": "base:other" })).await;
+    assert_eq!(missing.status, StatusCode::NOT_FOUND, "{}", missing.text());
+    assert!(missing.text().contains("no build with the tag 'other'"), "{}", missing.text());
+}

@@ -51,12 +51,17 @@ impl Rig {
 
     /// Sends files that a step copies, as SDKs do, and answers their hash.
     pub(crate) async fn upload(&self, build: &Build, hash: char, files: &[(&str, &str)]) -> String {
+        self.upload_tar(build, hash, tar(files)).await
+    }
+
+    /// The same, of an archive.
+    pub(crate) async fn upload_tar(&self, build: &Build, hash: char, archive: Vec<u8>) -> String {
         let hash = hash.to_string().repeat(64);
         let link = self.get(&format!("/templates/{}/files/{hash}", build.template)).await;
         assert_eq!(link.status, StatusCode::CREATED, "{}", link.text());
         let url = link.json()["url"].as_str().expect("an address").to_owned();
         let target = url.strip_prefix(&format!("http://{}", self.address)).expect("an address of the server");
-        let sent = ask(self.address, Method::PUT, target, &[], tar(files).into()).await;
+        let sent = ask(self.address, Method::PUT, target, &[], archive.into()).await;
         assert_eq!(sent.status, StatusCode::OK, "{}", sent.text());
         hash
     }

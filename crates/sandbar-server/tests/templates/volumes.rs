@@ -93,8 +93,18 @@ async fn the_content_of_a_volume_is_served_and_sandboxes_see_it() {
     assert_eq!((&link["type"], &link["target"]), (&json!("symlink"), &json!("/etc")));
     assert_eq!(volume.ask(Method::GET, "file?path=inside/folder/file.txt", "").await.text(), "hello you");
 
+    // An owner that can't be given leaves nothing.
+    for rest in ["file?path=owned&uid=4294967295", "file?path=owned&gid=4000000000"] {
+        let refused = volume.ask(Method::PUT, rest, "x").await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{rest}: {}", refused.text());
+        assert!(!refused.text().contains("chown"), "{}", refused.text());
+        let left = volume.ask(Method::GET, "path?path=owned", "").await;
+        assert_eq!(left.status, StatusCode::NOT_FOUND, "{rest}");
+    }
+
     let held = rig.delete(&format!("/volumes/{}", volume.id)).await;
     assert_eq!(held.status, StatusCode::CONFLICT, "{}", held.text());
+    assert!(held.text().contains("volume 'data' is attached"), "{}", held.text());
     assert_eq!(rig.delete(&format!("/sandboxes/{}", sandbox.id)).await.status, StatusCode::NO_CONTENT);
     assert_eq!(volume.ask(Method::DELETE, "path?path=new", "").await.status, StatusCode::NO_CONTENT);
     assert_eq!(volume.ask(Method::DELETE, "path?path=new", "").await.status, StatusCode::NOT_FOUND);

@@ -149,7 +149,7 @@ impl App {
         if known.record.state != Core::Sleeping {
             return Err(not_resumable(known, known.record.state));
         }
-        let _place = self.admit(tenant, 1, Some(id)).await?;
+        let place = self.admit(tenant, 1, Some(id)).await?;
         // Before it runs: if this ends half-way it must not run for ever.
         sandbox.set_deadline(Deadline::In(Duration::from_secs(seconds)), DeadlineMode::Set).await?;
         if let Err(error) = sandbox.wake().await {
@@ -161,6 +161,7 @@ impl App {
             }
             return Err(error.into());
         }
+        place.runs(id);
         // A backend may give it as much time as it had before.
         sandbox.set_deadline(Deadline::In(Duration::from_secs(seconds)), DeadlineMode::Set).await?;
         self.store.note(id, Event::Resumed).await?;

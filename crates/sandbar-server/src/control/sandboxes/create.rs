@@ -1,28 +1,20 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use sandbar_core::{RunOptions, SandboxId};
+use sandbar_core::SandboxId;
 use sandbar_wire::e2b::{NewSandbox, Sandbox};
-use tokio::time::Instant;
 
 use super::idempotency::Attempt;
 use super::network;
-use super::plan::{Generation, Plan, shell};
+use super::plan::{Generation, Plan};
 use crate::app::App;
 use crate::control::extract::Json;
 use crate::error::{ApiError, ApiResult};
 use crate::marks::Marks;
 use crate::store::{Event, StoredNetwork};
 use crate::tenant::Tenant;
-
-/// How long what a template waits for may take until its sandbox is given up: some services take half a minute to start.
-const READY: Duration = Duration::from_secs(60);
-
-/// Between two looks whether it is there.
-const READY_PAUSE: Duration = Duration::from_millis(100);
 
 /// `POST /v2/sandboxes`
 pub(super) async fn v2(
@@ -51,20 +43,12 @@ async fn create(
     asked: NewSandbox,
     generation: Generation,
 ) -> ApiResult<Response> {
-    let attempt = Attempt::of(&headers, &asked, generation)?;
-    let work = Arc::clone(&app);
-    // By itself: one whose client leaves is made all the same or leaves nothing, and one that comes again finds it.
-    let made = app.work.spawn(async move {
-        match attempt {
-            Some(attempt) => make_once(&work, &tenant, &asked, generation, attempt).await,
-            None => make(&work, &tenant, &asked, generation).await.map(|(answer, _)| answer),
-        }
-    });
-    let made = made.await.map_err(|_| {
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the creation ended before it was done")
-            .with_error_code("internal_server_error")
-    })?;
-    Ok((StatusCode::CREATED, axum::Json(made?)).into_response())
+    // One that comes again, because its client left, finds what the first has made.
+    let made = match Attempt::of(&headers, &asked, generation)? {
+        Some(attempt) => make_once(&app, &tenant, &asked, generation, attempt).await?,
+        None => make(&app, &tenant, &asked, generation).await?.0,
+    };
+    Ok((StatusCode::CREATED, axum::Json(made)).into_response())
 }
 
 /// Makes a sandbox, or answers the one that was made with this key.
@@ -91,7 +75,8 @@ async fn make_once(
     Ok(answer)
 }
 
-/// Makes a sandbox, or leaves nothing.
+/// Makes a sandbox, or leaves nothing. The backend answers once its template's ready command has succeeded, and bounds how long that takes: there is no
+/// second bound here, which could only be too short.
 async fn make(
     app: &App,
     tenant: &Tenant,
@@ -104,9 +89,11 @@ async fn make(
     let admission = app.admit(tenant, 1, None).await?;
     marks.creation = Some(admission.mark.clone());
     let labels = marks.to_labels(&asked.metadata.clone().unwrap_or_default())?;
-    let sandbox = app.provider.create(options.with_labels(labels)).await?;
+    let sandbox = app.provider.create(options.with_labels(labels)).await.map_err(not_made)?;
+    admission.runs(sandbox.id());
+    app.owners.add(&tenant.id, sandbox.id());
     let said = network::stored(asked.network.clone(), asked.allow_internet_access);
-    match finish(app, &*sandbox, &marks, template.ready.as_deref(), said).await {
+    match finish(app, &*sandbox, &marks, said).await {
         Ok(answer) => {
             // A number that people look at: no reason to take a sandbox away that is ready.
             if let Err(error) = app.store.note_spawn(&template.id).await {
@@ -115,52 +102,30 @@ async fn make(
             Ok((answer, sandbox.id().clone()))
         }
         Err(mut error) => {
-            if let Err(left) = sandbox.destroy().await {
-                tracing::error!(sandbox = %sandbox.id(), error = %left, "a sandbox that did not get ready is left");
-                error.message = format!("{}; sandbox \"{}\" is left behind", error.message, sandbox.id());
+            match sandbox.destroy().await {
+                Ok(_) => app.admissions.ended(&tenant.id, sandbox.id()),
+                Err(left) => {
+                    tracing::error!(sandbox = %sandbox.id(), error = %left, "a sandbox that did not get ready is left");
+                    error.message = format!("{}; sandbox \"{}\" is left behind", error.message, sandbox.id());
+                }
             }
             Err(error)
         }
     }
 }
 
+/// E2B has a word for what the backend could not do.
+fn not_made(error: sandbar_core::Error) -> ApiError {
+    let error = ApiError::from(error);
+    if error.status.is_server_error() { error.with_error_code("sandbox_create_failed") } else { error }
+}
+
 async fn finish(
     app: &App,
     sandbox: &dyn sandbar_core::Sandbox,
     marks: &Marks,
-    ready: Option<&str>,
     said: StoredNetwork,
 ) -> ApiResult<Sandbox> {
     app.store.note_made(sandbox.id(), Event::Created, said).await?;
-    if let Some(ready) = ready {
-        wait_until_ready(sandbox, ready).await?;
-    }
     Ok(app.sandbox_answer(&sandbox.record().await?, marks))
-}
-
-/// Runs what a template waits for until it succeeds.
-async fn wait_until_ready(sandbox: &dyn sandbar_core::Sandbox, ready: &str) -> ApiResult<()> {
-    let end = Instant::now() + READY;
-    let command = shell(ready);
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let options = RunOptions::default().with_timeout(left.max(READY_PAUSE));
-        let is_ready = match sandbox.commands().run_opts(&command, options).await {
-            Ok(output) => output.status.is_success(),
-            Err(error) if error.kind() == sandbar_core::ErrorKind::Timeout => false,
-            Err(error) => return Err(error.into()),
-        };
-        if is_ready {
-            return Ok(());
-        }
-        if Instant::now() >= end {
-            let message = format!(
-                "the template's ready command did not succeed within {} s: look whether its start command runs",
-                READY.as_secs()
-            );
-            return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
-                .with_error_code("sandbox_create_failed"));
-        }
-        tokio::time::sleep(READY_PAUSE).await;
-    }
 }

@@ -7,6 +7,7 @@ use http::StatusCode;
 use sandbar_core::{Deadline, DeadlineMode, ForkOptions, SandboxExt as _, State as Core};
 use sandbar_wire::e2b::{ErrorBody, ForkSandbox, Sandbox, SandboxFork};
 
+use super::admission::Admission;
 use super::seconds::{self, OLD_DEFAULT_TIMEOUT};
 use crate::app::App;
 use crate::control::extract::{OptionalJson, PathId};
@@ -40,10 +41,10 @@ pub(super) async fn fork(
         state => return Err(ApiError::conflict(format!("Sandbox \"{id}\" can't be forked: it is {state}"))),
     }
     known.sandbox.require_forking()?;
-    let _places = app.admit(&tenant, count, None).await?;
+    let places = app.admit(&tenant, count, None).await?;
     let mut forks = Vec::with_capacity(count);
     for number in 0..count {
-        match app.fork_one(&known, seconds).await {
+        match app.fork_one(&known, seconds, &places).await {
             Ok(sandbox) => forks.push(SandboxFork { sandbox: Some(sandbox), error: None }),
             // What the first one can't do for a reason of the parent's, none can.
             Err(error) if number == 0 && error.status.is_client_error() => {
@@ -57,9 +58,11 @@ pub(super) async fn fork(
 
 impl App {
     /// One copy with an end of its own, or none.
-    async fn fork_one(&self, parent: &Known, seconds: u64) -> ApiResult<Sandbox> {
+    async fn fork_one(&self, parent: &Known, seconds: u64, places: &Admission) -> ApiResult<Sandbox> {
         let network = self.store.network(&parent.record.id).await?;
         let (copy, _) = parent.sandbox.require_forking()?.fork(ForkOptions::default()).await?;
+        places.runs(copy.id());
+        self.owners.add(&parent.marks.tenant, copy.id());
         let set = async {
             copy.set_deadline(Deadline::In(Duration::from_secs(seconds)), DeadlineMode::Set).await?;
             self.store.note_made(copy.id(), Event::Forked, network).await?;
@@ -69,9 +72,13 @@ impl App {
             Ok(record) => Ok(self.sandbox_answer(&record, &parent.marks)),
             Err(error) => {
                 let mut error = ApiError::from(error);
-                if let Err(left) = copy.destroy().await {
-                    tracing::error!(sandbox = %copy.id(), error = %left, "a copy that was not set up is left");
-                    error.message = format!("{}; sandbox \"{}\" is left behind", error.message, copy.id());
+                match copy.destroy().await {
+                    Ok(_) => self.admissions.ended(&parent.marks.tenant, copy.id()),
+                    Err(left) => {
+                        tracing::error!(sandbox = %copy.id(), error = %left, "a copy that was not set up is left");
+                        error.message =
+                            format!("{}; sandbox \"{}\" is left behind", error.message, copy.id());
+                    }
                 }
                 Err(error)
             }

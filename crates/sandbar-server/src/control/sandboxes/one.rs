@@ -40,7 +40,9 @@ pub(super) async fn kill(
 impl App {
     /// Ends a sandbox and what is under way in it; `false` if it was gone already.
     pub(super) async fn end(&self, known: &Known) -> ApiResult<bool> {
-        if !known.sandbox.destroy().await? {
+        let is_ended = known.sandbox.destroy().await?;
+        self.admissions.ended(&known.marks.tenant, &known.record.id);
+        if !is_ended {
             return Ok(false);
         }
         self.guests.ended(&known.record.id);

@@ -57,6 +57,7 @@ impl App {
     pub(super) async fn put_to_sleep(&self, known: &Known) -> ApiResult<()> {
         known.sandbox.require_pausing()?.hibernate().await.map_err(busy)?;
         self.guests.ended(&known.record.id);
+        self.admissions.sleeps(&known.marks.tenant, &known.record.id);
         // What is paused stays until somebody wants it again. Not before the pause: if that fails, the end is as it was.
         known.sandbox.set_deadline(Deadline::Never, DeadlineMode::Set).await?;
         self.store.note(&known.record.id, Event::Paused).await?;

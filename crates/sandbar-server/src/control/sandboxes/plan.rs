@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sandbar_core::{
-    Base, Command, CreateOptions, DeadlineAction, EnvVars, GuestPath, MainCommand, ProviderExt as _,
-    VolumeMount, VolumeName,
+    Base, CreateOptions, DeadlineAction, EnvVars, GuestPath, ProviderExt as _, VolumeMount, VolumeName,
 };
 use sandbar_wire::e2b::{NetworkConfig, NewSandbox};
 
@@ -114,25 +113,18 @@ impl Plan {
         self.marks.alias.clone_from(&template.alias);
         let mut env = EnvVars::new();
         let own = [("E2B_SANDBOX", "true"), ("E2B_TEMPLATE_ID", template.id.as_str())];
-        let of_template = template.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in own.into_iter().chain(of_template).chain(self.env.iter()) {
+        for (name, value) in own.into_iter().chain(self.env.iter()) {
             env.insert(name, value)?;
         }
         self.options.env = env;
         if let Some(id) = &template.provider {
             self.options.base = Base::Template(id.clone());
         }
-        self.options.main = template.start.as_ref().map(|start| MainCommand::new(shell(start)));
         self.options.resources = template.resources;
         // Looked at once more by `to_labels` with the rest of the marks, which come later.
         self.marks.to_labels(&asked.metadata.clone().unwrap_or_default())?;
         Ok(self)
     }
-}
-
-/// A template's command, as E2B runs it.
-pub(super) fn shell(text: &str) -> Command {
-    Command::new("/bin/bash").args(["-l", "-c", text])
 }
 
 fn check_pause_memory(memory: Option<bool>, pauses: bool, resumes: bool) -> ApiResult<()> {

@@ -11,6 +11,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::answer::{host_cpus, started_at};
 use crate::app::App;
+use crate::known::marked;
 use crate::marks::Marks;
 use crate::store::{Event, Sample};
 
@@ -55,7 +56,10 @@ struct Memory {
 impl Memory {
     async fn round(&mut self, app: &Arc<App>, sweeps: bool) -> Result<()> {
         let listed_at = Timestamp::now().as_millisecond();
+        let look = app.admissions.look();
         let records = app.provider.list_all(Query::new()).await?;
+        app.admissions.looked(look, marked(&records));
+        app.owners.found(marked(&records));
         let own: Vec<_> = records.iter().filter(|record| Marks::of(record).is_some()).collect();
         self.note_turns(app, &own).await?;
         self.sample(app, &own).await?;

@@ -19,6 +19,22 @@ const MAX_NAME_BYTES: u64 = 1 << 20;
 /// Time of all files, so that the same content is known again: 2000-01-01.
 const TIME: u64 = 946_684_800;
 
+/// Links that lead out of what is copied, and the bytes of their names and targets.
+const MAX_LINKS: usize = 20_000;
+const MAX_LINK_BYTES: usize = 8 << 20;
+
+/// The member that lists links which lead out of what is copied: target and name in turn, each with a NUL after it. Archives are unpacked by what refuses
+/// such links, and an image has them as they are, so they are made by a command inside (`plan::LINKS`).
+pub(super) const LINKS: &str = ".sandbar-links";
+
+/// What a step copies, rewritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rewritten {
+    pub(super) found: Found,
+    /// Whether [`LINKS`] is among it.
+    pub(super) has_links: bool,
+}
+
 /// What the source of a step turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
@@ -29,12 +45,13 @@ pub(super) enum Found {
 }
 
 /// Makes of an upload the archive of what a step copies: names from the destination on, modes as the step says, nobody's owners and times.
-pub(super) fn rewrite(upload: &Path, copy: &Copy, to: &mut File) -> Result<Found, String> {
+pub(super) fn rewrite(upload: &Path, copy: &Copy, to: &mut File) -> Result<Rewritten, String> {
     let source = Source::parse(&copy.from)?;
     check_names(upload)?;
     let mut archive = open(upload).map_err(|error| unreadable(&error))?;
     let mut builder = Builder::new(BufWriter::new(to));
     let (mut found, mut bytes, mut entries) = (None, 0u64, 0u64);
+    let mut links = Links::default();
     for entry in archive.entries().map_err(|error| unreadable(&error))? {
         let mut entry = entry.map_err(|error| unreadable(&error))?;
         let name = clean(&entry.path_bytes())?;
@@ -65,13 +82,11 @@ pub(super) fn rewrite(upload: &Path, copy: &Copy, to: &mut File) -> Result<Found
                 below
             }
         };
-        let mut header = Header::new_gnu();
-        header.set_mtime(TIME);
-        header.set_mode(mode(copy.mode, entry.header().mode().unwrap_or(0o644), kind.is_dir()));
-        header.set_entry_type(kind);
-        header.set_size(0);
-        header.set_uid(0);
-        header.set_gid(0);
+        if place == LINKS {
+            return Err(format!("`{name}` is a name that copies use themselves"));
+        }
+        let mode = mode(copy.mode, entry.header().mode().unwrap_or(0o644), kind.is_dir());
+        let mut header = header(kind, mode);
         let written = match kind {
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 header.set_entry_type(EntryType::Regular);
@@ -86,6 +101,10 @@ pub(super) fn rewrite(upload: &Path, copy: &Copy, to: &mut File) -> Result<Found
             EntryType::Directory => builder.append_data(&mut header, format!("{place}/"), io::empty()),
             EntryType::Symlink => {
                 let target = entry.link_name_bytes().unwrap_or_default().into_owned();
+                if leads_out(&place, &target) {
+                    links.add(&place, &target)?;
+                    continue;
+                }
                 builder.append_link(&mut header, &place, path_of(&target))
             }
             EntryType::Link => {
@@ -99,9 +118,64 @@ pub(super) fn rewrite(upload: &Path, copy: &Copy, to: &mut File) -> Result<Found
         };
         written.map_err(|error| format!("`{name}`: {error}"))?;
     }
+    let has_links = !links.list.is_empty();
+    if has_links {
+        let mut header = header(EntryType::Regular, 0o600);
+        header.set_size(links.list.len() as u64);
+        let written = builder.append_data(&mut header, LINKS, links.list.as_slice());
+        written.map_err(|error| format!("its links could not be kept: {error}"))?;
+    }
     let done = builder.into_inner().and_then(|mut writer| writer.flush());
     done.map_err(|error| format!("its files could not be kept: {error}"))?;
-    found.ok_or_else(|| format!("its files hold nothing that `{}` names", copy.from))
+    let found = found.ok_or_else(|| format!("its files hold nothing that `{}` names", copy.from))?;
+    Ok(Rewritten { found, has_links })
+}
+
+/// A header of nobody's, of a time that is always the same.
+fn header(kind: EntryType, mode: u32) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_mtime(TIME);
+    header.set_mode(mode);
+    header.set_entry_type(kind);
+    header.set_size(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    header
+}
+
+/// Links for [`LINKS`].
+#[derive(Debug, Default)]
+struct Links {
+    list: Vec<u8>,
+    count: usize,
+}
+
+impl Links {
+    fn add(&mut self, place: &str, target: &[u8]) -> Result<(), String> {
+        if target.is_empty() || target.contains(&0) {
+            return Err(format!("`{place}` is a link that leads to nothing"));
+        }
+        for part in [target, place.as_bytes()] {
+            self.list.extend_from_slice(part);
+            self.list.push(0);
+        }
+        self.count += 1;
+        if self.count > MAX_LINKS || self.list.len() > MAX_LINK_BYTES {
+            return Err(format!(
+                "more than {MAX_LINKS} of its links lead out of it: leave them out, or copy less at once"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a link at `place` leads to what is not below the destination, or may: it begins at `/`, climbs too far, or climbs after a name, which may be a link.
+fn leads_out(place: &str, target: &[u8]) -> bool {
+    let depth = place.split('/').filter(|part| !part.is_empty()).count().saturating_sub(1);
+    let parts = target.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    let climbs = parts.clone().take_while(|part| *part == b"..").count();
+    let climbs_later = parts.skip(climbs).any(|part| part == b"..");
+    target.starts_with(b"/") || climbs > depth || climbs_later
 }
 
 /// Counts what is read.
@@ -246,7 +320,7 @@ mod tests {
         let upload = upload(names);
         let copy = Copy { from: from.to_owned(), to: "x".to_owned(), user: None, mode, hash: String::new() };
         let mut out = tempfile::tempfile().unwrap();
-        let found = rewrite(upload.path(), &copy, &mut out)?;
+        let found = rewrite(upload.path(), &copy, &mut out)?.found;
         out.rewind().unwrap();
         let mut archive = Archive::new(out);
         let names = archive.entries().unwrap().map(|entry| {
@@ -281,6 +355,51 @@ mod tests {
         assert_eq!(tree, [("a.txt".to_owned(), 0o644), ("e/".to_owned(), 0o755)]);
         let (_, tree) = copied(&names, ".", None).unwrap();
         assert_eq!(tree.len(), 5);
+    }
+
+    #[test]
+    fn links_that_lead_out_are_listed_and_others_kept() {
+        for (place, target, out) in [
+            ("a", "b", false),
+            ("a", "../b", true),
+            ("d/a", "../b", false),
+            ("d/a", "../../b", true),
+            ("d/e/a", "../../b", false),
+            ("d/a", "x/../b", true),
+            ("a", "/usr/bin/python3", true),
+            ("a", "./b", false),
+        ] {
+            assert_eq!(leads_out(place, target.as_bytes()), out, "{place} -> {target}");
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut builder = Builder::new(file.reopen().unwrap());
+        for (name, target) in [("env/bin/python3", "/usr/bin/python3"), ("env/lib64", "lib")] {
+            builder.append_link(&mut super::header(EntryType::Symlink, 0o777), name, target).unwrap();
+        }
+        builder.into_inner().unwrap();
+        let copy = |from: &str| Copy {
+            from: from.to_owned(),
+            to: "x".to_owned(),
+            user: None,
+            mode: None,
+            hash: String::new(),
+        };
+        let mut out = tempfile::tempfile().unwrap();
+        assert_eq!(
+            rewrite(file.path(), &copy("env"), &mut out).unwrap(),
+            Rewritten { found: Found::Tree, has_links: true }
+        );
+        out.rewind().unwrap();
+        let mut seen = Vec::new();
+        for entry in Archive::new(&out).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let mut content = String::new();
+            entry.read_to_string(&mut content).unwrap();
+            seen.push((entry.path().unwrap().display().to_string(), content));
+        }
+        let list = "/usr/bin/python3\0bin/python3\0".to_owned();
+        assert_eq!(seen, [("lib64".to_owned(), String::new()), (LINKS.to_owned(), list)]);
+        assert!(copied(&[(LINKS, FILE)], ".", None).unwrap_err().contains("themselves"));
     }
 
     #[test]

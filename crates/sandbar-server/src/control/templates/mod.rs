@@ -26,7 +26,7 @@ use axum::routing::{get, patch, post, put};
 use crate::app::App;
 
 pub(crate) use name::Reference;
-pub(crate) use resolve::{ResolvedTemplate, TENANT_PREFIX, TemplateOwner};
+pub(crate) use resolve::ResolvedTemplate;
 pub(crate) use work::TemplateWork;
 
 pub(crate) fn routes() -> Router<Arc<App>> {

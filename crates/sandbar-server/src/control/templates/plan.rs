@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use sandbar_core::{BuildStep, Command, EnvVars, GuestPath, UserName};
 
-use super::copy::{self, Found};
+use super::copy::{self, Found, Rewritten};
 use super::order::{Copy, Order, Step, shell};
 use super::probe::Surroundings;
 
@@ -31,6 +31,12 @@ else
 fi
 cd /
 rm -rf "$1""#;
+
+/// Makes the links that [`copy::LINKS`] lists, below `$1`.
+const LINKS: &str = r#"set -e
+cd "$1"
+xargs -0 -n 200 sh -ec 'while [ $# -gt 1 ]; do mkdir -p -- "$(dirname -- "$2")"; ln -sfnT -- "$1" "$2"; shift 2; done' sh < .sandbar-links
+rm -f .sandbar-links"#;
 
 /// Makes the folder `$1` for `$2`, where only root may.
 const MAKE: &str = r#"[ -d "$1" ] || { mkdir -p "$1" && chown "$2" "$1"; }"#;
@@ -151,7 +157,7 @@ impl Planner<'_> {
         let tar = self.folder.join(format!("{number}.tar"));
         let mut file =
             File::create_new(&tar).map_err(|error| format!("its files could not be kept: {error}"))?;
-        let found = copy::rewrite(upload, copy, &mut file)?;
+        let Rewritten { found, has_links } = copy::rewrite(upload, copy, &mut file)?;
         let to = self.absolute(&copy.to)?;
         let is_folder = copy.to.ends_with('/') || matches!(copy.to.rsplit('/').next(), Some("." | ".."));
         // Where a file goes is known without a look only if its destination is a folder, or has its own name.
@@ -168,11 +174,13 @@ impl Planner<'_> {
         if is_known && self.may_write(&place, &user) {
             self.become_user(number, &user);
             self.push(number, true, BuildStep::CopyFile { tar, to: guest(&place)? });
+            self.links(number, &place, has_links);
             return Ok(());
         }
         let staging = format!("{STAGING}-{number}");
         self.become_user(number, &user);
         self.push(number, true, BuildStep::CopyFile { tar, to: guest(&staging)? });
+        self.links(number, &staging, has_links);
         if self.base.has_root {
             self.become_user(number, &root());
         }
@@ -181,6 +189,14 @@ impl Planner<'_> {
         let moved = Command::new("/bin/sh").args(["-c", MOVE, "sh", &staging, &target, &name, user.as_str()]);
         self.push(number, false, BuildStep::Run(moved));
         Ok(())
+    }
+
+    /// Makes the links that could not be copied, as whoever copied.
+    fn links(&mut self, number: usize, place: &str, has_links: bool) {
+        if has_links {
+            let make = Command::new("/bin/sh").args(["-c", LINKS, "sh", place]);
+            self.push(number, false, BuildStep::Run(make));
+        }
     }
 
     fn finish(mut self, order: &Order) -> Plan {

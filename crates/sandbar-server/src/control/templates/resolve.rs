@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use sandbar_core::{Resources, TemplateId};
 
 use super::name::Reference;
@@ -20,61 +18,35 @@ pub(crate) struct ResolvedTemplate {
     pub(crate) id: String,
     /// Its name, if it has one.
     pub(crate) alias: Option<String>,
-    /// What a shell runs as the main command, where the provider's template does not have it.
-    pub(crate) start: Option<String>,
-    /// What a shell runs until it succeeds, before the sandbox counts as made.
-    pub(crate) ready: Option<String>,
-    /// Environment of its commands, where the provider's template does not have it.
-    pub(crate) env: BTreeMap<String, String>,
     /// Limits that it was registered with.
     pub(crate) resources: Resources,
-    /// Who runs commands in its sandboxes, where the server knows.
-    pub(crate) user: Option<String>,
-    /// Where commands run in its sandboxes, where the server knows.
-    pub(crate) workdir: Option<String>,
-    /// Whose it is.
-    pub(crate) owner: TemplateOwner,
-}
-
-/// Whose a template is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum TemplateOwner {
-    /// The server's own.
-    #[default]
-    Server,
-    /// The operator's: everybody's to use, nobody's to change.
-    Operator,
-    /// The tenant's who asks.
-    Tenant,
 }
 
 impl App {
     /// What `name` means to the tenant: one of its own templates or snapshots, by name or id, with a tag or without; else a built-in one; else one of the
     /// operator's. One that does not exist and one of somebody else are the same answer.
     pub(crate) async fn resolve_template(&self, tenant: &Tenant, name: &str) -> ApiResult<ResolvedTemplate> {
+        let mut unbuilt = None;
         if let Ok(reference) = Reference::parse(name) {
             if let Some(found) = self.store.find_template(&tenant.id, &reference).await? {
-                let Some(build) = found.build else {
-                    return Err(ApiError::not_found(format!(
-                        "template '{}' has no build with the tag '{}': build it first, or name a tag that it has",
-                        found.template.name.unwrap_or(found.template.id),
-                        reference.tag_or_default()
-                    )));
-                };
-                return Ok(ResolvedTemplate {
-                    provider: Some(TemplateId::new(build.provider)?),
-                    id: found.template.id,
-                    alias: found.template.name,
-                    resources: Resources {
-                        cpu_millis: build.cpu_count.map(|count| count.saturating_mul(1000)),
-                        memory_bytes: build.memory_mb.map(|mb| mb.saturating_mul(1 << 20)),
-                        ..Resources::default()
-                    },
-                    user: build.user,
-                    workdir: build.workdir,
-                    owner: TemplateOwner::Tenant,
-                    ..ResolvedTemplate::default()
-                });
+                if let Some(build) = found.build {
+                    return Ok(ResolvedTemplate {
+                        provider: Some(TemplateId::new(build.provider)?),
+                        id: found.template.id,
+                        alias: found.template.name,
+                        resources: Resources {
+                            cpu_millis: build.cpu_count.map(|count| count.saturating_mul(1000)),
+                            memory_bytes: build.memory_mb.map(|mb| mb.saturating_mul(1 << 20)),
+                            ..Resources::default()
+                        },
+                    });
+                }
+                // It hides nothing of the same name until it is built: it may be built from that.
+                unbuilt = Some(ApiError::not_found(format!(
+                    "template '{}' has no build with the tag '{}': build it first, or name a tag that it has",
+                    found.template.name.unwrap_or(found.template.id),
+                    reference.tag_or_default()
+                )));
             }
             if let Some(builtin) = built_in(&reference) {
                 return Ok(ResolvedTemplate {
@@ -87,7 +59,7 @@ impl App {
         }
         match self.operator_template(name).await? {
             Some(found) => Ok(found),
-            None => Err(ApiError::no_template(name)),
+            None => Err(unbuilt.unwrap_or_else(|| ApiError::no_template(name))),
         }
     }
 
@@ -112,7 +84,6 @@ impl App {
                     id: id.as_str().to_owned(),
                     alias: Some(id.as_str().to_owned()),
                     provider: Some(id),
-                    owner: TemplateOwner::Operator,
                     ..ResolvedTemplate::default()
                 }));
             }

@@ -84,7 +84,7 @@ impl Job {
     }
 
     async fn done(&self, log: &mut Log<'_>) -> Result<Finished, Failure> {
-        let Ok(_slot) = self.app.builds.slots.acquire().await else {
+        let Ok(_slot) = self.app.builds.slot(&self.tenant).await else {
             return Err(Failure::new("base", "the server stops"));
         };
         let names = format!("Building template {}/{}", self.template.id, self.build.id);
@@ -151,6 +151,8 @@ impl Job {
             },
         );
         spec.base.clone_from(&self.order.base.provider);
+        // Nobody learns from a build, or from its time, what another tenant has built.
+        spec.scope = Some(self.app.seal.token("build cache", &[&self.tenant]));
         let Some(builds) = self.app.provider.builds() else {
             return Err(Failure::new("base", "the backend builds no templates"));
         };

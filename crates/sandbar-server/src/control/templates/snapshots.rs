@@ -52,7 +52,7 @@ pub(super) async fn create(
     }
     if asked.memory == Some(true) {
         return Err(ApiError::bad_request(
-            "a snapshot with what runs is not available here: leave memory out for one of the files, or fork the sandbox",
+            "a snapshot with what runs is not available here: leave memory out for one of the files",
         ));
     }
     if known.record.state != SandboxState::Running {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::State;
 use futures::StreamExt as _;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode, Uri, header};
 use sandbar_wire::e2b::FileUpload;
 use tokio::io::AsyncWriteExt as _;
 
@@ -14,6 +14,7 @@ use super::path::TemplatePath;
 use crate::app::App;
 use crate::control::extract::PathId;
 use crate::error::{ApiError, ApiResult};
+use crate::guest::authority;
 use crate::seal::hex;
 use crate::store::random;
 use crate::tenant::Tenant;
@@ -33,8 +34,8 @@ const GOOD_FOR: Duration = Duration::from_secs(3600);
 /// How long an upload may say nothing.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Most addresses for uploads that are good at once.
-const MAX_PENDING: usize = 10_000;
+/// Most addresses for uploads of a tenant that are good at once: more than the steps of all builds that it may have.
+const MAX_PENDING: usize = 6_000;
 
 /// Random bytes of the address of an upload: nobody guesses it.
 const TOKEN_BYTES: usize = 32;
@@ -45,23 +46,28 @@ pub(crate) struct Uploads(Mutex<HashMap<String, Pending>>);
 
 #[derive(Clone, Debug)]
 struct Pending {
+    tenant: String,
     file: PathBuf,
     until: Instant,
 }
 
 impl Uploads {
-    fn issue(&self, file: PathBuf) -> ApiResult<String> {
+    fn issue(&self, tenant: &str, file: PathBuf) -> ApiResult<String> {
         let token = hex(&random::<TOKEN_BYTES>()?);
         let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if pending.len() >= MAX_PENDING {
+        let count =
+            |pending: &HashMap<String, Pending>| pending.values().filter(|one| one.tenant == tenant).count();
+        if count(&pending) >= MAX_PENDING {
             let now = Instant::now();
             pending.retain(|_, one| one.until > now);
+            if count(&pending) >= MAX_PENDING {
+                let message =
+                    format!("{MAX_PENDING} uploads are awaited: send them, or try again in an hour");
+                return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, message));
+            }
         }
-        if pending.len() >= MAX_PENDING {
-            let message = "too many uploads are awaited: try again later";
-            return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, message));
-        }
-        pending.insert(token.clone(), Pending { file, until: Instant::now() + GOOD_FOR });
+        let until = Instant::now() + GOOD_FOR;
+        pending.insert(token.clone(), Pending { tenant: tenant.to_owned(), file, until });
         Ok(token)
     }
 
@@ -81,6 +87,7 @@ impl Uploads {
 pub(super) async fn link(
     State(app): State<Arc<App>>,
     tenant: Tenant,
+    uri: Uri,
     headers: HeaderMap,
     path: TemplatePath,
 ) -> ApiResult<(StatusCode, axum::Json<FileUpload>)> {
@@ -89,8 +96,8 @@ pub(super) async fn link(
     }
     let file = app.uploaded(&tenant.id, &path.second)?;
     let present = tokio::fs::try_exists(&file).await.unwrap_or(false);
-    let token = app.builds.uploads.issue(file)?;
-    let url = Some(format!("{}/uploads/{token}", reachable(&app, &headers)));
+    let token = app.builds.uploads.issue(&tenant.id, file)?;
+    let url = Some(format!("{}/uploads/{token}", reachable(&app, &uri, &headers)));
     Ok((StatusCode::CREATED, axum::Json(FileUpload { present, url })))
 }
 
@@ -205,11 +212,11 @@ pub(super) fn make_private(folder: &Path) -> std::io::Result<()> {
 }
 
 /// The origin by which the client reached the server, unless the operator said which it is.
-fn reachable(app: &App, headers: &HeaderMap) -> String {
+fn reachable(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
     if app.config.public_url.is_some() {
         return app.origin.clone();
     }
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    let host = authority(uri, headers).ok().flatten();
     let Some(host) = host.filter(|host| host.parse::<http::uri::Authority>().is_ok()) else {
         return app.origin.clone();
     };
@@ -234,11 +241,21 @@ mod tests {
     #[test]
     fn an_address_is_good_once() {
         let uploads = Uploads::default();
-        let token = uploads.issue("/a".into()).unwrap();
+        let token = uploads.issue("t", "/a".into()).unwrap();
         let address = uploads.take(&token).unwrap();
         assert!(uploads.take(&token).is_none());
         uploads.give_back(token.clone(), address);
         assert!(uploads.take(&token).is_some());
         assert!(uploads.take("other").is_none());
+    }
+
+    #[test]
+    fn a_tenant_that_asks_for_all_addresses_takes_none_of_others() {
+        let uploads = Uploads::default();
+        for _ in 0..MAX_PENDING {
+            uploads.issue("greedy", "/a".into()).unwrap();
+        }
+        assert_eq!(uploads.issue("greedy", "/a".into()).unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(uploads.issue("other", "/a".into()).is_ok());
     }
 }

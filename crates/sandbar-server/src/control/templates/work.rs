@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::StatusCode;
 use sandbar_core::{ErrorKind, TemplateId};
 use sandbar_wire::e2b::BuildOrder;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +24,9 @@ use crate::tenant::Tenant;
 /// Builds that are done at once, of all tenants; others wait. A step is a sandbox with limits of its own, so a few keep a machine busy.
 const AT_ONCE: usize = 4;
 
+/// Builds of one tenant that are done at once: half, so that nobody makes all others wait.
+const AT_ONCE_OF_TENANT: usize = AT_ONCE / 2;
+
 /// Builds that a tenant may have started and not ended: E2B's own bound.
 const MAX_OF_TENANT: usize = 20;
 
@@ -38,7 +41,8 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub(crate) struct TemplateWork {
     pub(super) uploads: Uploads,
     pub(super) tasks: TaskTracker,
-    pub(super) slots: Semaphore,
+    slots: Semaphore,
+    slots_of_tenants: Mutex<HashMap<String, Arc<Semaphore>>>,
     stop: CancellationToken,
     running: Mutex<HashMap<String, Running>>,
     swept: Notify,
@@ -56,6 +60,7 @@ impl Default for TemplateWork {
             uploads: Uploads::default(),
             tasks: TaskTracker::new(),
             slots: Semaphore::new(AT_ONCE),
+            slots_of_tenants: Mutex::default(),
             stop: CancellationToken::new(),
             running: Mutex::default(),
             swept: Notify::new(),
@@ -76,7 +81,28 @@ impl Drop for Ticket {
     }
 }
 
+/// The right to do a build now.
+#[derive(Debug)]
+pub(super) struct Slot<'a> {
+    _one: SemaphorePermit<'a>,
+    _of_tenant: OwnedSemaphorePermit,
+}
+
 impl TemplateWork {
+    /// Waits for the turn of one of the tenant's builds.
+    pub(super) async fn slot(&self, tenant: &str) -> Result<Slot<'_>, AcquireError> {
+        let of_tenant = {
+            let mut all = self.slots_of_tenants.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|_, slots| {
+                Arc::strong_count(slots) > 1 || slots.available_permits() < AT_ONCE_OF_TENANT
+            });
+            let slots = all.entry(tenant.to_owned());
+            Arc::clone(slots.or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE_OF_TENANT))))
+        };
+        let of_tenant = of_tenant.acquire_owned().await?;
+        Ok(Slot { _one: self.slots.acquire().await?, _of_tenant: of_tenant })
+    }
+
     /// Ends these builds.
     pub(super) fn cancel(&self, builds: &[String]) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,5 +204,27 @@ impl App {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_tenant_has_all_turns() {
+        let work = TemplateWork::default();
+        let mut held = Vec::new();
+        for _ in 0..AT_ONCE_OF_TENANT {
+            held.push(work.slot("greedy").now_or_never().expect("a turn").unwrap());
+        }
+        assert!(work.slot("greedy").now_or_never().is_none(), "that is its share");
+        held.push(work.slot("other").now_or_never().expect("others have theirs").unwrap());
+        held.clear();
+        assert!(work.slot("greedy").now_or_never().is_some(), "they are given back");
+        drop(work.slot("third").await);
+        assert!(work.slots_of_tenants.lock().unwrap().len() <= 2, "nothing is kept of who has none");
     }
 }

@@ -67,7 +67,7 @@ pub(super) async fn change(
     Json(wanted): Json<VolumeMetadata>,
 ) -> FaultResult<axum::Json<VolumeEntry>> {
     let place = place(&app, &headers, &id, &asked).await?;
-    let owner = owner(wanted.uid, wanted.gid, ":");
+    let owner = owner(wanted.uid, wanted.gid, ":")?;
     place.run(script::CHANGE, &[&owner, &mode(wanted.mode)?]).await?;
     place.entry().await.map(axum::Json)
 }
@@ -115,7 +115,7 @@ pub(super) async fn make_dir(
     Query(asked): Query<Asked>,
 ) -> FaultResult<(StatusCode, axum::Json<VolumeEntry>)> {
     let place = place(&app, &headers, &id, &asked).await?;
-    let owner = owner(asked.uid, asked.gid, &place.visit.room.owner);
+    let owner = owner(asked.uid, asked.gid, &place.visit.room.owner)?;
     let force = if asked.force == Some(true) { "force" } else { "" };
     place.run(script::MAKE_DIR, &[&owner, &mode(asked.mode)?, force]).await?;
     Ok((StatusCode::CREATED, axum::Json(place.entry().await?)))
@@ -158,9 +158,10 @@ pub(super) async fn write(
     let place = place(&app, &headers, &id, &asked).await?;
     let mode = mode(asked.mode)?;
     let room = &place.visit.room;
+    let owner = owner(asked.uid, asked.gid, &room.owner)?;
     // Without a word on it a file is overwritten, as SDKs say of their call.
     let keep = if asked.force == Some(false) { "keep" } else { "" };
-    place.run(script::WRITABLE, &[&room.owner, keep]).await?;
+    place.run(script::WRITABLE, &[&room.owner, keep, &owner]).await?;
     let pieces = body.into_data_stream();
     let pieces = stream::try_unfold((pieces, 0u64), |(mut pieces, length)| async move {
         let failed = |why: &str| Error::invalid("write", why);
@@ -178,7 +179,6 @@ pub(super) async fn write(
     });
     let options = WriteOptions { user: room.root.clone() };
     room.sandbox.files().write_opts(&place.guest()?, pieces.boxed(), options).await?;
-    let owner = owner(asked.uid, asked.gid, &room.owner);
     place.run(script::CHANGE, &[&owner, &mode]).await?;
     Ok((StatusCode::CREATED, axum::Json(place.entry().await?)))
 }
@@ -224,6 +224,9 @@ impl Place {
             ExitStatus::Code(script::NO_FOLDER) => {
                 Err(Fault::invalid(format!("path '{path}' is, or leads through, what is no directory")))
             }
+            ExitStatus::Code(script::NO_ID) => Err(Fault::invalid(format!(
+                "path '{path}' can't have that owner: sandboxes of this server have no such number, or no other than their own"
+            ))),
             ExitStatus::Code(script::NO_FILE) => Err(Fault::invalid(format!("path '{path}' is no file"))),
             status => {
                 let said: String =
@@ -246,12 +249,20 @@ impl Place {
     }
 }
 
+/// Largest number of a user or group: the one above means none to the kernel.
+const MAX_ID: u32 = u32::MAX - 1;
+
 /// An owner for `chown`; of what is not said, the other one's.
-fn owner(uid: Option<u32>, gid: Option<u32>, otherwise: &str) -> String {
+fn owner(uid: Option<u32>, gid: Option<u32>, otherwise: &str) -> FaultResult<String> {
+    for (name, id) in [("uid", uid), ("gid", gid)] {
+        if let Some(id) = id.filter(|id| *id > MAX_ID) {
+            return Err(Fault::invalid(format!("{name} {id} is not valid: expected 0 to {MAX_ID}")));
+        }
+    }
     let (user, group) = otherwise.split_once(':').unwrap_or_default();
     let number =
         |asked: Option<u32>, other: &str| asked.map_or_else(|| other.to_owned(), |id| id.to_string());
-    format!("{}:{}", number(uid, user), number(gid, group))
+    Ok(format!("{}:{}", number(uid, user), number(gid, group)))
 }
 
 fn mode(asked: Option<u32>) -> FaultResult<String> {
@@ -268,9 +279,10 @@ mod tests {
 
     #[test]
     fn an_owner_is_completed() {
-        assert_eq!(owner(None, None, ":"), ":");
-        assert_eq!(owner(Some(1), None, ":"), "1:");
-        assert_eq!(owner(None, Some(2), "1000:1000"), "1000:2");
+        assert_eq!(owner(None, None, ":").unwrap(), ":");
+        assert_eq!(owner(Some(1), None, ":").unwrap(), "1:");
+        assert_eq!(owner(None, Some(2), "1000:1000").unwrap(), "1000:2");
+        assert!(owner(Some(u32::MAX), None, ":").is_err() && owner(None, Some(u32::MAX), ":").is_err());
         assert!(mode(Some(0o10000)).is_err());
         assert_eq!(mode(Some(0o644)).unwrap(), "0644");
     }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use http::StatusCode;
-use sandbar_core::{VolumeName, Volumes};
+use sandbar_core::{ErrorKind, VolumeName, Volumes};
 use sandbar_wire::e2b::{NewVolume, Volume, VolumeAndToken};
 
 use crate::app::App;
@@ -37,10 +37,13 @@ pub(super) async fn create(
     let volume = VolumeRow { id: hex(&random::<ID_BYTES>()?), tenant: tenant.id.clone(), name: asked.name };
     let name = provider_name(&volume)?;
     if !app.store.add_volume(volume.clone(), MAX_VOLUMES).await? {
-        return Err(ApiError::conflict(format!(
-            "volume '{}' exists already, or there are {MAX_VOLUMES}",
-            volume.name
-        )));
+        let others = app.store.volumes(&tenant.id).await?;
+        if others.iter().any(|other| other.name == volume.name) {
+            return Err(ApiError::conflict(format!("volume '{}' exists already", volume.name)));
+        }
+        let message =
+            format!("you have {MAX_VOLUMES} volumes, which is as many as there may be: delete some");
+        return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, message));
     }
     if let Err(error) = volumes.create(&name).await {
         app.store.remove_volume(&volume.id).await?;
@@ -74,7 +77,14 @@ pub(super) async fn delete(
     let volume = of_tenant(&app, &tenant, &id).await?;
     // What serves its content holds it.
     app.rooms.close(&app, &volume.id).await?;
-    volumes(&app)?.remove(&provider_name(&volume)?).await?;
+    volumes(&app)?.remove(&provider_name(&volume)?).await.map_err(|error| {
+        if error.kind() == ErrorKind::Conflict {
+            // In the backend's words it has another name.
+            let message = format!("volume '{}' is attached to a sandbox: kill that first", volume.name);
+            return ApiError::conflict(message);
+        }
+        error.into()
+    })?;
     app.store.remove_volume(&volume.id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn names() -> Names {
-    Names::new(Some("sbx.test:8443"), "https://api.own.test:8443")
+    Names::new(Some("sbx.test:8443"), "https://api.own.test:8443", false)
 }
 
 fn route(names: &Names, target: &str, headers: &[(&str, &str)]) -> Result<Route, StatusCode> {
@@ -21,6 +21,7 @@ fn to(id: &str, port: u16) -> Result<Route, StatusCode> {
 }
 
 const BAD: Result<Route, StatusCode> = Err(StatusCode::BAD_REQUEST);
+const FORBIDDEN: Result<(), StatusCode> = Err(StatusCode::FORBIDDEN);
 
 #[test]
 fn headers_route_where_the_host_is_shared() {
@@ -30,8 +31,12 @@ fn headers_route_where_the_host_is_shared() {
         assert_eq!(route(&names(), "/health", &headers), to("sabc", 49983), "{host}");
     }
     // A page of somebody else's name is not let in by headers.
-    let headers = [&both[..], &[("host", "evil.test")]].concat();
-    assert_eq!(route(&names(), "/health", &headers), Ok(Route::Control));
+    let local = Names::new(None, "http://127.0.0.1:3000", true);
+    for page in ["evil.test", "sandbox.evil.test", "sbx.test.evil.test", "a.sandbox.sbx.test"] {
+        let headers = [&both[..], &[("host", page)]].concat();
+        assert_eq!(route(&names(), "/health", &headers), Ok(Route::Control), "{page}");
+        assert_eq!(route(&local, "/health", &headers), Ok(Route::Control), "{page}");
+    }
     // A name says which sandbox, whatever the headers say.
     let headers = [&both[..], &[("host", "80-sother.sbx.test")]].concat();
     assert_eq!(route(&names(), "/health", &headers), to("sother", 80));
@@ -68,14 +73,14 @@ fn names_below_the_domain_route() {
     for bad in ["0-sabc.sbx.test", "99999-sabc.sbx.test", "3000-s-x.sbx.test", "3000-.sbx.test"] {
         assert_eq!(route(&names(), "/x", &[("host", bad)]), BAD, "{bad}");
     }
-    let local = Names::new(None, "http://127.0.0.1:3000");
+    let local = Names::new(None, "http://127.0.0.1:3000", true);
     assert_eq!(route(&local, "/x", &[("host", "3000-sabc.localhost:3000")]), to("sabc", 3000));
     assert_eq!(route(&local, "/x", &[("host", "3000-sabc.sbx.test")]), Ok(Route::Control));
 }
 
 #[test]
 fn what_only_a_guest_has_says_so_without_headers() {
-    let local = Names::new(None, "http://127.0.0.1:3000");
+    let local = Names::new(None, "http://127.0.0.1:3000", true);
     let host = [("host", "localhost:3000")];
     for path in
         ["/files?path=a", "/process.Process/Start", "/filesystem.Filesystem/Stat", "/execute", "/contexts/x"]
@@ -86,6 +91,33 @@ fn what_only_a_guest_has_says_so_without_headers() {
     for path in ["/health", "/sandboxes", "/metrics", "/filesystem"] {
         assert_eq!(route(&local, path, &host), Ok(Route::Control), "{path}");
     }
+}
+
+#[test]
+fn a_page_of_another_name_does_not_reach_the_control_plane() {
+    let local = Names::new(None, "http://127.0.0.1:3000", true);
+    let admitted = |names: &Names, headers: &[(&str, &str)]| {
+        let pairs = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap()));
+        names.admit(&"/sandboxes".parse().unwrap(), &pairs.collect()).map_err(|error| error.status)
+    };
+    for host in ["localhost:3000", "127.0.0.1:3000", "[::1]:3000", "api.localhost"] {
+        assert_eq!(admitted(&local, &[("host", host)]), Ok(()), "{host}");
+        assert_eq!(admitted(&local, &[("host", host), ("origin", "http://evil.test")]), FORBIDDEN, "{host}");
+        assert_eq!(admitted(&local, &[("host", host), ("origin", "http://localhost:3000")]), Ok(()));
+    }
+    assert_eq!(admitted(&local, &[("host", "evil.test")]), FORBIDDEN);
+    for origin in ["null", "", "file://", "https://evil.test/127.0.0.1", "http://127.0.0.1.evil.test"] {
+        assert_eq!(admitted(&local, &[("host", "127.0.0.1"), ("origin", origin)]), FORBIDDEN, "{origin}");
+    }
+    // Who listens for others has names that he does not know.
+    assert_eq!(admitted(&names(), &[("host", "this-machine:3000")]), Ok(()));
+    assert_eq!(
+        admitted(&names(), &[("host", "api.sbx.test"), ("origin", "https://api.sbx.test:8443")]),
+        Ok(())
+    );
+    assert_eq!(admitted(&names(), &[("host", "api.sbx.test"), ("origin", "https://evil.test")]), FORBIDDEN);
 }
 
 proptest! {

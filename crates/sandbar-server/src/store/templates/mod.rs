@@ -11,7 +11,7 @@ mod tags;
 pub(crate) use builds::{Finished, Registration};
 pub(crate) use list::SnapshotQuery;
 pub(crate) use logs::{Level, LogQuery, LogRow};
-pub(crate) use rows::{BuildRow, BuildStatus, Found, Kind, SnapshotRow, TagRow, TemplateRow};
+pub(crate) use rows::{BuildRow, BuildStatus, Kind, SnapshotRow, TagRow, TemplateRow};
 pub(super) use schema::MIGRATION;
 pub(crate) use tags::Removal;
 

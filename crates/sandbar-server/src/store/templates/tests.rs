@@ -28,7 +28,7 @@ fn registration(tenant: &str, name: &str, build: &str, tags: &[&str]) -> Registr
     }
 }
 
-async fn found(store: &Store, tenant: &str, name: &str) -> Option<Found> {
+async fn found(store: &Store, tenant: &str, name: &str) -> Option<super::rows::Found> {
     store.find_template(tenant, &Reference::parse(name).unwrap()).await.unwrap()
 }
 
