@@ -6,7 +6,8 @@ use std::path::Path;
 /// Folders of the repository: what a document names in backticks and begins with one of them is a path from the root.
 const FOLDERS: [&str; 2] = ["docs/", "crates/"];
 
-/// Complaints about `documents`, which are paths from `root`: each link to a file, and each file or folder in backticks, that leads nowhere.
+/// Complaints about `documents`, which are paths from `root`: each link to a file, each file or folder in backticks, and each test in backticks
+/// (`crates/…/file.rs::name`), that leads nowhere.
 pub(crate) fn dead(root: &Path, documents: &[&str]) -> Result<Vec<String>, String> {
     let mut complaints = Vec::new();
     for document in documents {
@@ -17,6 +18,12 @@ pub(crate) fn dead(root: &Path, documents: &[&str]) -> Result<Vec<String>, Strin
         }
         for target in named(&text).filter(|target| !root.join(target).exists()) {
             complaints.push(format!("{document} names `{target}`, which is not there"));
+        }
+        for (file, name) in tests(&text) {
+            let code = fs::read_to_string(root.join(file)).unwrap_or_default();
+            if !code.contains(&format!("fn {name}(")) {
+                complaints.push(format!("{document} names the test `{file}::{name}`, which is not there"));
+            }
         }
     }
     Ok(complaints)
@@ -39,8 +46,16 @@ fn named(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Tests in backticks: the file, and the function.
+fn tests(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines()
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .filter_map(|word| word.split_once(".rs::").map(|(file, name)| (&word[..file.len() + 3], name)))
+        .filter(|(file, _)| FOLDERS.iter().any(|folder| file.starts_with(folder)))
+}
+
 #[cfg(test)]
-mod tests {
+mod checks {
     use super::*;
 
     #[test]
@@ -49,16 +64,19 @@ mod tests {
         fs::create_dir_all(root.join("docs")).unwrap();
         fs::write(
             root.join("docs/a.md"),
-            "[b](b.md) [up](../docs/a.md#part) [out](https://example.com/x) [here](#part)\n[gone](gone.md#x) `docs/a.md` `docs/none.md` `docs/NAME.md`\n",
+            "[b](b.md) [up](../docs/a.md#part) [out](https://example.com/x) [here](#part)\n[gone](gone.md#x) `docs/a.md` `docs/none.md` `docs/NAME.md`\n`docs/t.rs::there` `docs/t.rs::gone` `docs/u.rs::there`\n",
         )
         .unwrap();
         fs::write(root.join("docs/b.md"), "Nothing.").unwrap();
+        fs::write(root.join("docs/t.rs"), "fn there() {}").unwrap();
         let complaints = dead(&root, &["docs/a.md", "docs/b.md"]).unwrap();
         assert_eq!(
             complaints,
             [
                 "docs/a.md has a link to `gone.md`, which is not there",
-                "docs/a.md names `docs/none.md`, which is not there"
+                "docs/a.md names `docs/none.md`, which is not there",
+                "docs/a.md names the test `docs/t.rs::gone`, which is not there",
+                "docs/a.md names the test `docs/u.rs::there`, which is not there",
             ]
         );
         assert!(dead(&root, &["docs/c.md"]).is_err());

@@ -78,10 +78,6 @@ impl Servers {
             command.env("NODE_EXTRA_CA_CERTS", &ca).env("SSL_CERT_FILE", &ca);
         } else {
             command.envs(self.plain.exports.iter().cloned());
-            // Volumes have an origin of their own, which is this server's too.
-            if let Some((_, origin)) = self.plain.exports.iter().find(|(name, _)| name == "E2B_API_URL") {
-                command.env("E2B_VOLUME_API_URL", origin);
-            }
         }
         command.env("INTEROP_DOMAIN", self.domain()?);
         command.env("E2B_API_KEY", self.key()?);
@@ -107,7 +103,13 @@ impl Servers {
             .arg(self.folder.join("cert.pem"))
             .arg("--tls-key")
             .arg(self.folder.join("key.pem"));
-        Running::start(command, &self.folder.join("domain.log"))
+        let mut running = Running::start(command, &self.folder.join("domain.log"))?;
+        // Nobody resolves its names; the certificate names its address as well.
+        let address = format!("https://127.0.0.1:{}", domain.rsplit(':').next().unwrap_or_default());
+        for (_, value) in running.exports.iter_mut().filter(|(name, _)| name.ends_with("_URL")) {
+            value.clone_from(&address);
+        }
+        Ok(running)
     }
 
     /// The domain with the port that its server has: a free one, found once.
@@ -204,7 +206,7 @@ impl Running {
         });
         let mut running = Self { child, exports: Vec::new(), log: log.to_owned() };
         let end = Instant::now() + LONGEST_START;
-        while !running.exports.iter().any(|(name, _)| name == "E2B_SANDBOX_URL") {
+        while !running.exports.iter().any(|(name, _)| name == "E2B_VOLUME_API_URL") {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(line) = told.recv_timeout(left) else {
                 let log = running.log_end();
