@@ -130,7 +130,7 @@ fn what_can_not_be_meant_is_refused_before_anything_is_made() {
     let home = Home::new();
     let open = home.current().join("open");
     std::fs::create_dir(&open).unwrap();
-    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let open = open.to_str().unwrap();
     for (wrong, words) in [
         (&["--public-url", "foo"][..], "`foo`"),
@@ -138,7 +138,7 @@ fn what_can_not_be_meant_is_refused_before_anything_is_made() {
         (&["--domain", "../x"], "`../x`"),
         (&["--max-sandboxes", "0"], "at least one sandbox"),
         (&["--max-rate", "0"], "one request a second"),
-        (&["--data", open], "chmod 700"),
+        (&["--data", open], "chmod go-w"),
     ] {
         let refused = home.run(&[SERVE, wrong].concat());
         assert_eq!(code(&refused), 125, "{wrong:?}: {}", both(&refused));

@@ -96,17 +96,25 @@ fn file_in(folder: &Path) -> Result<PathBuf> {
         let message = format!("can't make the folder `{}`", folder.display());
         Error::new(ErrorKind::Unexpected, "store", message).with_source(e)
     })?;
-    let metadata = std::fs::metadata(folder).map_err(|e| {
-        let message = format!("can't look at the folder `{}`", folder.display());
-        Error::new(ErrorKind::Unexpected, "store", message).with_source(e)
-    })?;
-    let open_to = metadata.permissions().mode() & 0o777;
-    if open_to & 0o077 != 0 {
-        let message = format!("`{}` is open to others (mode {open_to:03o})", folder.display());
-        let hint = format!("choose a folder of the server's own, or `chmod 700 {}`", folder.display());
-        return Err(Error::new(ErrorKind::Config, "store", message).with_hint(hint));
+    let file = folder.join(FILE);
+    // The folder may be looked into; what is in it may not, nor may others put another store there.
+    for (path, forbidden, remedy) in [(folder, 0o022_u32, "chmod go-w"), (file.as_path(), 0o077, "chmod 600")]
+    {
+        let open_to = match std::fs::metadata(path) {
+            Ok(metadata) => metadata.permissions().mode() & 0o777,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => {
+                let message = format!("can't look at `{}`", path.display());
+                return Err(Error::new(ErrorKind::Unexpected, "store", message).with_source(e));
+            }
+        };
+        if open_to & forbidden != 0 {
+            let message = format!("`{}` is open to others (mode {open_to:03o})", path.display());
+            let hint = format!("choose a folder of the server's own, or `{remedy} {}`", path.display());
+            return Err(Error::new(ErrorKind::Config, "store", message).with_hint(hint));
+        }
     }
-    Ok(folder.join(FILE))
+    Ok(file)
 }
 
 /// How long whoever finds the store held by somebody else is to wait.
@@ -142,4 +150,36 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
             })?;
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_store_that_others_could_read_or_replace_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(folder.path(), 0o777);
+        assert!(Store::open(folder.path()).unwrap_err().hint().unwrap().contains("chmod go-w"));
+        set(folder.path(), 0o755);
+        drop(Store::open(folder.path()).unwrap());
+        set(&folder.path().join(FILE), 0o644);
+        assert!(Store::open(folder.path()).unwrap_err().hint().unwrap().contains("chmod 600"));
+    }
+
+    #[test]
+    fn what_is_no_store_is_named_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        std::fs::write(&file, vec![b'x'; 8192]).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let error = Store::open(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.message().contains(FILE) && error.hint().unwrap().contains("backup"), "{error:?}");
+    }
 }
