@@ -35,7 +35,23 @@ pub(crate) struct App {
 impl App {
     /// Whether scrapes are answered beside the control plane: only where nothing but this machine reaches it. Elsewhere they have an address of their own.
     pub(crate) fn tells_counts(&self) -> bool {
-        let ServerConfig { listen, domain, public_url, .. } = &self.config;
-        listen.ip().is_loopback() && domain.is_none() && public_url.is_none()
+        let ServerConfig { listen, domain, public_url, metrics_listen, .. } = &self.config;
+        let has_own = metrics_listen.is_some();
+        listen.ip().is_loopback() && domain.is_none() && public_url.is_none() && !has_own
+    }
+
+    /// The domain that answers tell of sandboxes and volumes. There is always one: without it SDKs make names below E2B's own, and what programs send there
+    /// leaves this machine. Names below `localhost` lead here where whoever looks them up knows that.
+    pub(crate) fn domain(&self) -> String {
+        if let Some(domain) = &self.config.domain {
+            return domain.clone();
+        }
+        let own = self.origin.split_once("://").map_or(self.origin.as_str(), |(_, own)| own);
+        match own.rsplit_once(':') {
+            Some((_, port)) if self.config.listen.ip().is_loopback() && self.config.public_url.is_none() => {
+                format!("localhost:{port}")
+            }
+            _ => own.to_owned(),
+        }
     }
 }

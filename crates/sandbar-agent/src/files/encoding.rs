@@ -2,7 +2,7 @@ use std::io::{self, Write};
 
 use bytes::Bytes;
 use flate2::Compression;
-use flate2::write::{GzDecoder, GzEncoder};
+use flate2::write::{GzEncoder, MultiGzDecoder};
 use http::header::{self, HeaderMap};
 use sandbar_wire::envd::HttpError;
 
@@ -61,15 +61,15 @@ impl Gzip {
     }
 }
 
-/// Decompresses piece by piece.
-pub(super) struct Gunzip(GzDecoder<Vec<u8>>);
+/// Decompresses piece by piece. A stream may have several members, as those of tools that work in parallel do.
+pub(super) struct Gunzip(MultiGzDecoder<Vec<u8>>);
 
 /// Largest piece that is decompressed at once. A small piece can grow a thousandfold, so input is cut.
 pub(super) const GUNZIP_STEP: usize = 16 << 10;
 
 impl Gunzip {
     pub(super) fn new() -> Self {
-        Self(GzDecoder::new(Vec::new()))
+        Self(MultiGzDecoder::new(Vec::new()))
     }
 
     /// Decompresses a piece and passes what comes out to `sink`, in bounded pieces.
@@ -96,6 +96,27 @@ impl Gunzip {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_that_follow_one_another_are_one_stream_and_a_cut_one_is_none() {
+        let member = |text: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(text).unwrap();
+            encoder.finish().unwrap()
+        };
+        let unpacked = |bytes: &[u8]| {
+            let (mut gunzip, mut out) = (Gunzip::new(), Vec::new());
+            gunzip.piece(bytes, |piece| {
+                out.extend_from_slice(piece);
+                Ok(())
+            })?;
+            out.extend(gunzip.finish()?);
+            io::Result::Ok(out)
+        };
+        let both = [member(b"aaa"), member(b"bbb")].concat();
+        assert_eq!(unpacked(&both).unwrap(), b"aaabbb");
+        assert!(unpacked(&both[..both.len() - 3]).is_err());
+    }
 
     #[test]
     fn encodings_are_negotiated() {

@@ -9,6 +9,7 @@ mod templates;
 mod volumes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -28,6 +29,10 @@ pub(crate) use sandboxes::{Admissions, Turns, sampler};
 pub(crate) use templates::fuzzing as template_fuzzing;
 pub(crate) use templates::{Reference, TemplateWork};
 pub(crate) use volumes::Rooms;
+
+/// Time of a sandbox beside its own, until its template's ready command has succeeded: more than any backend waits for that (the local one, five minutes).
+/// What is not ready by then ends as not ready, and not at the end of its time.
+pub(crate) const READY_ROOM: Duration = Duration::from_secs(6 * 60);
 
 /// All routes of the control plane.
 pub(crate) fn router(app: Arc<App>) -> Router {

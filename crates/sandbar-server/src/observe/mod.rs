@@ -36,7 +36,8 @@ pub(crate) async fn control_plane(State(app): State<Arc<App>>, mut request: Requ
         .extensions()
         .get::<MatchedPath>()
         .map_or("unknown".to_owned(), |path| path.as_str().to_owned());
-    let path = request.uri().path().to_owned();
+    // Of an address for an upload the path is the right to it.
+    let path = if route.starts_with("/uploads") { route.clone() } else { request.uri().path().to_owned() };
     let span = tracing::info_span!("request", %id);
     let mut response = next.run(request).instrument(span).await;
     let status = response.status();

@@ -205,16 +205,34 @@ async fn a_creation_waits_for_its_template_to_be_ready_once() {
     let made = rig.create(json!({ "templateID": "slow" })).await;
     assert_eq!(rig.said(&made.id, "cat /tmp/readies").await, "ready");
 
+    // One that never is fails the build, and leaves nothing.
+    let build = rig.register(json!({ "name": "never" })).await;
     let order =
         json!({ "fromTemplate": "base", "startCmd": "echo why not >&2; exit 3", "readyCmd": "false" });
-    rig.build("never", order).await;
-    let refused = rig.post("/v2/sandboxes", json!({ "templateID": "never" })).await;
+    assert_eq!(rig.start(&build, order).await.status, StatusCode::ACCEPTED);
+    let ended = rig.ended(&build).await;
+    assert_eq!((ended.status.as_str(), &ended.reason["step"]), ("error", &json!("finalize")));
+    assert!(ended.reason["message"].as_str().unwrap().contains("why not"), "{}", ended.reason);
+    rig.has_templates(1).await;
+
+    // One that is not this time is no sandbox.
+    let (start, ready) = ("[ -z \"$FAIL\" ] || { echo why not >&2; exit 3; }; sleep 600", "[ -z \"$FAIL\" ]");
+    let order = json!({ "fromTemplate": "base", "startCmd": start, "readyCmd": ready });
+    rig.build("sometimes", order).await;
+    let body = json!({ "templateID": "sometimes", "envVars": { "FAIL": "1" } });
+    let refused = rig.post("/v2/sandboxes", body).await;
     assert!(refused.status.is_server_error(), "{}", refused.text());
     let body = refused.json();
     assert_eq!(body["error_code"], "sandbox_create_failed", "{body}");
     assert!(body["message"].as_str().unwrap().contains("why not"), "{body}");
     let listed = rig.get("/v2/sandboxes").await.json();
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    // The time of one that waited is its own.
+    let made = rig.create(json!({ "templateID": "sometimes", "timeout": 100 })).await;
+    let detail = rig.get(&format!("/sandboxes/{}", made.id)).await.json();
+    let time = |name: &str| detail[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let left = time("endAt").duration_since(jiff::Timestamp::now()).as_secs();
+    assert!((40..=100).contains(&left), "{detail}");
 }
 
 /// As Docker has it: a virtual environment leads to the system's Python.

@@ -44,7 +44,7 @@ impl App {
             // Of every secure one: the code interpreter's port asks for it.
             traffic_access_token: (marks.is_secure || marks.is_private)
                 .then(|| self.seal.traffic_token(&record.id)),
-            domain: self.config.domain.clone(),
+            domain: Some(self.domain()),
         }
     }
 
@@ -105,7 +105,7 @@ impl App {
             listed,
             envd_access_token: marks.is_secure.then(|| self.seal.guest_token(&record.id)),
             allow_internet_access: None,
-            domain: self.config.domain.clone(),
+            domain: Some(self.domain()),
             network: None,
             lifecycle: Some(SandboxLifecycle { auto_resume: marks.auto_resume, on_timeout }),
             pause_mode,

@@ -1,15 +1,17 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use sandbar_core::SandboxId;
+use sandbar_core::{Deadline, DeadlineMode, SandboxId};
 use sandbar_wire::e2b::{NewSandbox, Sandbox};
 
 use super::idempotency::Attempt;
 use super::network;
 use super::plan::{Generation, Plan};
 use crate::app::App;
+use crate::control::READY_ROOM;
 use crate::control::extract::Json;
 use crate::error::{ApiError, ApiResult};
 use crate::marks::Marks;
@@ -89,11 +91,19 @@ async fn make(
     let admission = app.admit(tenant, 1, None).await?;
     marks.creation = Some(admission.mark.clone());
     let labels = marks.to_labels(&asked.metadata.clone().unwrap_or_default())?;
-    let sandbox = app.provider.create(options.with_labels(labels)).await.map_err(not_made)?;
+    let mut options = options.with_labels(labels);
+    // Those of the server's own are ready as soon as they are there.
+    let own_time = Duration::from_secs(marks.timeout);
+    let may_wait = template.provider.is_some();
+    if may_wait {
+        options = options.with_deadline(own_time + READY_ROOM);
+    }
+    let sandbox = app.provider.create(options).await.map_err(not_made)?;
     admission.runs(sandbox.id());
     app.owners.add(&tenant.id, sandbox.id());
     let said = network::stored(asked.network.clone(), asked.allow_internet_access);
-    match finish(app, &*sandbox, &marks, said).await {
+    let own_time = may_wait.then_some(own_time);
+    match finish(app, &*sandbox, &marks, own_time, said).await {
         Ok(answer) => {
             // A number that people look at: no reason to take a sandbox away that is ready.
             if let Err(error) = app.store.note_spawn(&template.id).await {
@@ -124,8 +134,12 @@ async fn finish(
     app: &App,
     sandbox: &dyn sandbar_core::Sandbox,
     marks: &Marks,
+    own_time: Option<Duration>,
     said: StoredNetwork,
 ) -> ApiResult<Sandbox> {
+    if let Some(own_time) = own_time {
+        sandbox.set_deadline(Deadline::In(own_time), DeadlineMode::Set).await?;
+    }
     app.store.note_made(sandbox.id(), Event::Created, said).await?;
     Ok(app.sandbox_answer(&sandbox.record().await?, marks))
 }

@@ -2,7 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use sandbar_core::{BuildLog, BuildSpec, EgressPolicy, Error, Template, TemplateId};
+use sandbar_core::{
+    BuildLog, BuildSpec, CreateOptions, EgressPolicy, EnvVars, Error, Lifetime, Template, TemplateId,
+};
+use sandbar_wire::e2b::Metadata;
 use tokio::time::Instant;
 
 use super::order::{Order, Step};
@@ -11,6 +14,8 @@ use super::upload::make_private;
 use super::work::Ticket;
 use crate::app::App;
 use crate::config::DefaultEgress;
+use crate::control::READY_ROOM;
+use crate::marks::Marks;
 use crate::store::{BuildRow, Finished, Level, LogRow, TemplateRow};
 
 /// How long a build may take.
@@ -84,7 +89,16 @@ impl Job {
     }
 
     async fn done(&self, log: &mut Log<'_>) -> Result<Finished, Failure> {
-        let Ok(_slot) = self.app.builds.slot(&self.tenant).await else {
+        let mut turn = std::pin::pin!(self.app.builds.slot(&self.tenant));
+        let turn = match futures::poll!(turn.as_mut()) {
+            std::task::Poll::Ready(turn) => turn,
+            std::task::Poll::Pending => {
+                log.say(Level::Info, Some("base"), "Waiting for other builds").await;
+                log.flush().await;
+                turn.await
+            }
+        };
+        let Ok(_slot) = turn else {
             return Err(Failure::new("base", "the server stops"));
         };
         let names = format!("Building template {}/{}", self.template.id, self.build.id);
@@ -97,6 +111,14 @@ impl Job {
         let (folder, plan) = self.plan(surroundings).await?;
         let template = self.build(&plan, log).await?;
         drop(folder);
+        if self.order.ready.is_some() {
+            log.say(Level::Info, Some("finalize"), "[finalize] waiting for the ready command").await;
+            log.flush().await;
+            if let Err(failure) = self.try_out(&template.id).await {
+                self.take_back(&template.id).await;
+                return Err(failure);
+            }
+        }
         log.say(Level::Info, Some("finalize"), "Build finished").await;
         Ok(Finished { user: Some(plan.user), workdir: Some(plan.workdir), size_bytes: template.size_bytes })
     }
@@ -144,12 +166,8 @@ impl Job {
     async fn build(&self, plan: &Plan, log: &mut Log<'_>) -> Result<Template, Failure> {
         let failed = |step: &str, error: &Error| Failure::of(step, error);
         let id = TemplateId::new(self.build.provider.as_str()).map_err(|error| failed("base", &error))?;
-        let mut spec = BuildSpec::new(id, plan.steps.clone()).with_cache(self.order.cache).with_egress(
-            match self.app.config.default_egress {
-                DefaultEgress::Internet => EgressPolicy::AllowAll,
-                DefaultEgress::None => EgressPolicy::DenyAll,
-            },
-        );
+        let mut spec =
+            BuildSpec::new(id, plan.steps.clone()).with_cache(self.order.cache).with_egress(self.egress());
         spec.base.clone_from(&self.order.base.provider);
         // Nobody learns from a build, or from its time, what another tenant has built.
         spec.scope = Some(self.app.seal.token("build cache", &[&self.tenant]));
@@ -177,6 +195,41 @@ impl Job {
                 Some(Err(error)) => return Err(self.failure(&step, &error)),
                 None => return Err(Failure::new(step, "the backend did not say how the build ended")),
             }
+        }
+    }
+
+    /// Starts a sandbox of what was built: the backend waits until it is ready. Who learns only later that it never is has a template that nobody can use.
+    async fn try_out(&self, template: &TemplateId) -> Result<(), Failure> {
+        let failed = |error: &Error| Failure::of("finalize", error);
+        let marks = Marks { tenant: self.tenant.clone(), is_internal: true, ..Marks::default() };
+        let labels = marks.to_labels(&Metadata::new());
+        let labels = labels.map_err(|error| Failure::new("finalize", error.message))?;
+        let env = [("E2B_SANDBOX", "true"), ("E2B_TEMPLATE_ID", self.template.id.as_str())];
+        let env = env.iter().try_fold(EnvVars::new(), |env, (name, value)| env.with(*name, *value));
+        let mut options = CreateOptions::new()
+            .with_template(template.clone())
+            .with_labels(labels)
+            .with_egress(self.egress())
+            .with_deadline(READY_ROOM)
+            .with_lifetime(Lifetime::Owned);
+        options.env = env.map_err(|error| failed(&error))?;
+        let sandbox = self.app.provider.create(options).await.map_err(|error| failed(&error))?;
+        sandbox.destroy().await.map(drop).map_err(|error| failed(&error))
+    }
+
+    /// Removes what was built and is of no use.
+    async fn take_back(&self, template: &TemplateId) {
+        let Some(templates) = self.app.provider.templates() else { return };
+        if let Err(error) = templates.remove(template).await {
+            tracing::warn!(%template, %error, "a template that never gets ready is left");
+        }
+    }
+
+    /// What sandboxes reach whose creator says nothing.
+    fn egress(&self) -> EgressPolicy {
+        match self.app.config.default_egress {
+            DefaultEgress::Internet => EgressPolicy::AllowAll,
+            DefaultEgress::None => EgressPolicy::DenyAll,
         }
     }
 

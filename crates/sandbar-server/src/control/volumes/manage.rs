@@ -119,6 +119,6 @@ fn answer(app: &App, volume: VolumeRow) -> VolumeAndToken {
         token: token(app, &volume.id),
         volume_id: volume.id,
         name: volume.name,
-        domain: app.config.domain.clone(),
+        domain: Some(app.domain()),
     }
 }

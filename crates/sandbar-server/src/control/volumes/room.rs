@@ -26,6 +26,9 @@ const SWEEP: Duration = Duration::from_secs(15);
 /// Volumes whose content is served at once.
 const MAX_ROOMS: usize = 64;
 
+/// Of one tenant: a quarter, so that nobody takes all. One more takes the place of the tenant's own that was idle longest.
+const MAX_OF_TENANT: usize = MAX_ROOMS / 4;
+
 /// How long a script may take.
 const TIME: Duration = Duration::from_secs(120);
 
@@ -38,6 +41,7 @@ pub(crate) struct Rooms(Mutex<HashMap<String, Room>>);
 
 #[derive(Debug)]
 struct Room {
+    tenant: String,
     inner: Arc<OnceCell<Opened>>,
     users: usize,
     used: Instant,
@@ -86,28 +90,42 @@ impl Visit {
 impl Rooms {
     /// The sandbox of a volume, which is made if it is not there.
     pub(super) async fn visit(&self, app: &Arc<App>, volume: &VolumeRow) -> ApiResult<Visit> {
-        let inner = self.enter(&volume.id)?;
+        let (inner, taken) = self.enter(volume)?;
         // From here on it is left in any case.
         let leaving = Leaving { rooms: self, volume: &volume.id };
+        if let Some(taken) = taken {
+            app.provider.destroy(taken.sandbox.id()).await?;
+        }
         let room = inner.get_or_try_init(|| open(app, volume)).await?.clone();
         std::mem::forget(leaving);
         Ok(Visit { app: Arc::clone(app), volume: volume.id.clone(), room })
     }
 
-    fn enter(&self, volume: &str) -> ApiResult<Arc<OnceCell<Opened>>> {
+    /// The room of a volume, and what is to be ended for it.
+    fn enter(&self, volume: &VolumeRow) -> ApiResult<(Arc<OnceCell<Opened>>, Option<Opened>)> {
         let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !rooms.contains_key(volume) && rooms.len() >= MAX_ROOMS {
-            let message =
-                format!("the content of {MAX_ROOMS} volumes is served at this moment: try again later");
-            return Err(ApiError::new(http::StatusCode::SERVICE_UNAVAILABLE, message));
+        let mut taken = None;
+        if !rooms.contains_key(&volume.id) {
+            let own = rooms.values().filter(|room| room.tenant == volume.tenant).count();
+            if own >= MAX_OF_TENANT || rooms.len() >= MAX_ROOMS {
+                let may_go =
+                    |room: &Room| room.users == 0 && (own < MAX_OF_TENANT || room.tenant == volume.tenant);
+                let idle = rooms.iter().filter(|(_, room)| may_go(room)).min_by_key(|(_, room)| room.used);
+                let Some(id) = idle.map(|(id, _)| id.clone()) else {
+                    let message = "the content of too many volumes is served at this moment: try again later";
+                    return Err(ApiError::new(http::StatusCode::SERVICE_UNAVAILABLE, message));
+                };
+                taken = rooms.remove(&id).and_then(|room| room.inner.get().cloned());
+            }
         }
-        let room = rooms.entry(volume.to_owned()).or_insert_with(|| Room {
+        let room = rooms.entry(volume.id.clone()).or_insert_with(|| Room {
+            tenant: volume.tenant.clone(),
             inner: Arc::default(),
             users: 0,
             used: Instant::now(),
         });
         room.users += 1;
-        Ok(Arc::clone(&room.inner))
+        Ok((Arc::clone(&room.inner), taken))
     }
 
     fn leave(&self, volume: &str) {
@@ -221,4 +239,32 @@ async fn look(sandbox: &dyn Sandbox) -> ApiResult<(Option<UserName>, String)> {
         Err(error) => return Err(error.into()),
     };
     Ok((has_root.then_some(root), format!("{uid}:{gid}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(tenant: &str, number: usize) -> VolumeRow {
+        VolumeRow { id: format!("{tenant}{number}"), tenant: tenant.into(), name: format!("v{number}") }
+    }
+
+    #[tokio::test]
+    async fn a_tenant_with_many_volumes_leaves_room_for_others() {
+        let rooms = Rooms::default();
+        for number in 0..MAX_ROOMS {
+            let of_greedy = volume("greedy", number);
+            assert!(rooms.enter(&of_greedy).is_ok());
+            rooms.leave(&of_greedy.id);
+        }
+        let count = || rooms.0.lock().unwrap().len();
+        assert_eq!(count(), MAX_OF_TENANT, "its own make room for its own");
+        // Those that are in use stay, and others still have theirs.
+        for number in MAX_ROOMS..MAX_ROOMS + MAX_OF_TENANT {
+            assert!(rooms.enter(&volume("greedy", number)).is_ok());
+        }
+        assert!(rooms.enter(&volume("greedy", 1000)).is_err());
+        assert!(rooms.enter(&volume("other", 0)).is_ok());
+        assert_eq!(count(), MAX_OF_TENANT + 1);
+    }
 }
