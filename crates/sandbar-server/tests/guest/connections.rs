@@ -35,8 +35,19 @@ struct Served {
 }
 
 impl Served {
-    /// Over the local backend in `folder`; it listens when this returns.
+    /// Over the local backend in `folder`; it listens when this returns. Somebody else's connection may have the port for a moment.
     fn start(folder: &Path, port: u16) -> Self {
+        let begun = Instant::now();
+        loop {
+            if let Some(served) = Self::try_start(folder, port) {
+                return served;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not start");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn try_start(folder: &Path, port: u16) -> Option<Self> {
         let helper = std::env::var_os("SANDBAR_HELPER").expect("SANDBAR_HELPER names the executable");
         let mut child = Command::new(helper)
             .args(["--provider", &format!("local:{}", folder.join("home").display())])
@@ -52,7 +63,10 @@ impl Served {
             line.strip_prefix("export E2B_API_URL=http://")
                 .map(|address| address.parse().expect("an address"))
         });
-        Self { child, address: address.expect("it says where it listens") }
+        if address.is_none() {
+            child.wait().expect("it ends");
+        }
+        Some(Self { child, address: address? })
     }
 
     /// Resident memory, in KiB.
