@@ -130,3 +130,53 @@ async fn a_long_body_that_breaks_off_leaves_no_new_file() {
     assert!(client.stat(&file).await.unwrap().is_none());
     sandbox.destroy().await.unwrap();
 }
+
+/// Somebody on the way, who knows of no such page.
+#[derive(Debug)]
+struct Elsewhere(SandboxId);
+
+#[async_trait]
+impl Transport for Elsewhere {
+    fn backend(&self) -> &'static str {
+        "elsewhere"
+    }
+
+    fn sandbox(&self) -> &SandboxId {
+        &self.0
+    }
+
+    async fn send(
+        &self,
+        _: Request<RequestBody>,
+        _: Reuse,
+        _: Duration,
+        _: &'static str,
+    ) -> Result<Response<ResponseBody>> {
+        let page = Bytes::from_static(b"<html>404 page not found</html>");
+        let mut response = Response::new(ResponseBody::new(http_body_util::Full::new(page)));
+        *response.status_mut() = http::StatusCode::NOT_FOUND;
+        Ok(response)
+    }
+
+    async fn lost(&self, operation: &'static str, _: Failure) -> Error {
+        Error::new(ErrorKind::Unavailable, operation, "lost")
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_not_found_on_the_way_is_no_absence() {
+    let client = EnvdClient::new(Arc::new(Elsewhere(SandboxId::new("i0123456789abcdefghi").unwrap())));
+    let file = GuestPath::new("/home/user/file").unwrap();
+    for answer in [
+        client.stat(&file).await.map(drop),
+        client.read(&file).await.map(drop),
+        client.remove(&file).await.map(drop),
+        client.write(&file, "x".into()).await.map(drop),
+        FilesExt::list(&client, &file).await.map(drop),
+        client.signal(7, Signal::TERM).await.map(drop),
+        client.attach(7).await.map(drop),
+        client.run(&Command::new("true")).await.map(drop),
+    ] {
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Protocol);
+    }
+}
