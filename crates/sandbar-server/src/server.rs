@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use sandbar_core::{Error, ErrorKind, ProviderExt as _, Query, Result, SandboxProvider};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::app::App;
@@ -42,9 +42,9 @@ impl Server {
         if is_new {
             warn_of_orphans(&*provider).await;
         }
-        let listener = listen_at(config.listen, "--listen").await?;
+        let listener = listen_at(config.listen, "--listen")?;
         let scrapes = match config.metrics_listen {
-            Some(address) => Some(listen_at(address, "--metrics-listen").await?),
+            Some(address) => Some(listen_at(address, "--metrics-listen")?),
             None => None,
         };
         let address = listener.local_addr().map_err(|e| {
@@ -153,10 +153,22 @@ fn reached_by(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn listen_at(address: SocketAddr, option: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|e| {
+/// Connections that may wait until they are accepted. With fewer, some of a program that opens thousands at once are put off by seconds, or take
+/// themselves for connected where nothing is. The kernel has a bound of its own, which is this by default.
+const WAITING: u32 = 4096;
+
+fn listen_at(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    listening(address).map_err(|e| {
         Error::new(ErrorKind::Unavailable, "serve", format!("can't listen on {address}: {e}"))
             .with_source(e)
             .with_hint(format!("choose another address with {option}"))
     })
+}
+
+fn listening(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections of an earlier server that are not quite over keep nobody from the port.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING)
 }

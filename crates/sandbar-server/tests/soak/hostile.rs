@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::common::PATIENCE;
-use crate::look::Footprint;
+use crate::look::{Footprint, eventually};
 use crate::served::Served;
 use crate::soak;
 
@@ -101,14 +101,19 @@ async fn all_at_once(served: &Served, count: usize) {
         stream.write_all(&HEALTH[..20]).await.expect("sent");
         streams.push(stream);
     }
-    let descriptors = Footprint::of(served.pid()).descriptors;
-    assert!(descriptors >= count, "{descriptors} descriptors for {count} connections");
+    all_accepted(served, count).await;
     let (asking, _holding) = streams.split_at_mut(count / 2);
     let answers = asking.iter_mut().map(|stream| async {
         stream.write_all(&HEALTH[20..]).await.expect("sent");
         answered(stream).await;
     });
     tokio::time::timeout(PATIENCE, join_all(answers)).await.expect("all are answered in time");
+}
+
+/// Waits until the server has so many: one that the kernel has not given to it yet is not there for it.
+async fn all_accepted(served: &Served, count: usize) {
+    let all = async || Footprint::of(served.pid()).descriptors >= count;
+    eventually(&format!("the server has {count} connections"), all).await;
 }
 
 async fn answered(stream: &mut TcpStream) {
@@ -120,10 +125,13 @@ async fn answered(stream: &mut TcpStream) {
 
 /// Silent ones, and those that send a byte now and then, are given up, and others are answered meanwhile.
 async fn slow(served: &Served, count: usize) {
-    let address = served.api.address;
+    let mut streams = Vec::new();
+    for number in 0..count {
+        streams.push(connect(served.api.address, number as u64).await);
+    }
+    all_accepted(served, count).await;
     let begun = Instant::now();
-    let all = join_all((0..count).map(|number| async move {
-        let mut stream = connect(address, number as u64).await;
+    let all = join_all(streams.into_iter().enumerate().map(|(number, mut stream)| async move {
         let mut answer = [0; 256];
         for byte in HEALTH[..HEALTH.len() - 4].iter().chain(std::iter::repeat(&b'x')) {
             // Every other one sends nothing at all.
