@@ -96,7 +96,9 @@ async fn one_that_never_is_tells_why_and_leaves_nothing() {
     template(&bed, Some("echo it starts; exec sleep 1000"), "echo not yet; exit 7").await;
     let error = refused(&patient(&bed, Duration::from_millis(1500))).await;
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    for part in ["`echo not yet; exit 7`", "1.5 s", "code 7", "said: not yet", "it starts"] {
+    // The last attempt may be under way when the time is over.
+    assert!(error.message().contains("code 7") || error.message().contains("still running"), "{error}");
+    for part in ["`echo not yet; exit 7`", "1.5 s", "said: not yet", "it starts"] {
         assert!(error.message().contains(part), "{part}: {error}");
     }
     bed.assert_empty("after one that was never ready").await;
