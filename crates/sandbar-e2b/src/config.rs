@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use sandbar_core::{EgressPolicy, Error, ErrorKind, Result, TemplateId};
+use sandbar_http::Secret;
 
-use crate::Secret;
-use crate::endpoint::Origin;
+use crate::endpoint::{Endpoints, Origin, is_e2b_domain};
 use crate::env::{self, Environment};
 
 /// The backend's name.
@@ -56,7 +56,7 @@ impl E2bConfig {
 
     /// Sets the key.
     pub fn with_api_key(mut self, key: impl Into<String>) -> Self {
-        self.api_key = Some(Secret::new(key));
+        self.api_key = Some(Secret::new(key.into()));
         self
     }
 
@@ -104,11 +104,17 @@ impl E2bConfig {
 
     /// The key, or what to do about its absence.
     pub(crate) fn api_key(&self) -> Result<&Secret> {
-        self.api_key.as_ref().filter(|key| !key.is_empty()).ok_or_else(|| {
+        self.api_key.as_ref().filter(|key| !key.expose().is_empty()).ok_or_else(|| {
             Error::new(ErrorKind::Unauthenticated, "connect", "there is no API key for E2B")
                 .with_backend(BACKEND)
                 .with_hint(format!("set `{}`, or give it with `E2bConfig::with_api_key`", env::API_KEY))
         })
+    }
+
+    /// Whether it is E2B's own cloud, so that what its documentation says holds; of another server only its answers are known.
+    pub(crate) fn is_e2b_itself(&self) -> bool {
+        let is_set = |url: &Option<String>| url.as_ref().is_some_and(|url| !url.is_empty());
+        !is_set(&self.api_url) && !is_set(&self.sandbox_url) && is_e2b_domain(self.domain())
     }
 
     /// The domain of the cloud.
@@ -128,6 +134,11 @@ impl E2bConfig {
     pub(crate) fn guests(&self) -> Result<Option<Origin>> {
         let url = self.sandbox_url.as_deref().filter(|url| !url.is_empty());
         url.map(|url| Origin::parse("the sandboxes' URL", url)).transpose()
+    }
+
+    /// Where sandboxes are.
+    pub(crate) fn endpoints(&self) -> Result<Endpoints> {
+        Ok(Endpoints { guests: self.guests()?, domain: self.domain().to_owned() })
     }
 
     /// What sandboxes boot from that name no template.
@@ -166,10 +177,10 @@ mod tests {
     #[test]
     fn what_is_set_counts_then_the_environment_then_the_default() {
         let config = E2bConfig::of(environment()).unwrap();
-        assert_eq!(config.api_key().unwrap().reveal(), "from-env");
+        assert_eq!(config.api_key().unwrap().expose(), "from-env");
         assert_eq!((config.template(), config.domain()), ("env-template", DEFAULT_DOMAIN));
         let config = config.with_api_key("set").with_template(TemplateId::new("mine").unwrap());
-        assert_eq!(config.api_key().unwrap().reveal(), "set");
+        assert_eq!(config.api_key().unwrap().expose(), "set");
         assert_eq!(config.template(), "mine");
         let bare = E2bConfig::new();
         assert_eq!((bare.template(), bare.preview_port()), ("base", 5173));

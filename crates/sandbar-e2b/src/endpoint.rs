@@ -21,6 +21,11 @@ const SHARED_HOST_DOMAINS: &[&str] = &[
     "foxtrot-2.e2b.dev",
 ];
 
+/// Whether a domain is E2B's own.
+pub(crate) fn is_e2b_domain(domain: &str) -> bool {
+    SHARED_HOST_DOMAINS.contains(&domain)
+}
+
 /// Scheme, host and port, and at most a path to prefix; without a slash at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(String);
@@ -80,7 +85,7 @@ impl Endpoints {
             return origin.to_string();
         }
         let domain = self.domain_of(domain);
-        if SHARED_HOST_DOMAINS.contains(&domain) {
+        if is_e2b_domain(domain) {
             format!("https://sandbox.{domain}")
         } else {
             self.host(id, GUEST_PORT, Some(domain))

@@ -1,6 +1,6 @@
 //! The only place that reads the environment. The names are those of E2B's own SDKs.
 
-use crate::Secret;
+use sandbar_http::Secret;
 
 /// The key.
 pub(crate) const API_KEY: &str = "E2B_API_KEY";

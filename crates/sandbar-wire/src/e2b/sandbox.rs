@@ -81,16 +81,16 @@ pub struct VolumeMount {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     /// The template's id.
-    #[serde(rename = "templateID")]
+    #[serde(rename = "templateID", default)]
     pub template_id: String,
     /// The sandbox' id.
     #[serde(rename = "sandboxID")]
     pub sandbox_id: String,
     /// Once the machine that it was on; of no meaning any more.
-    #[serde(rename = "clientID")]
+    #[serde(rename = "clientID", default)]
     pub client_id: String,
     /// Version of the guest's protocol.
-    #[serde(rename = "envdVersion")]
+    #[serde(rename = "envdVersion", default)]
     pub envd_version: String,
     /// A name of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,9 +116,9 @@ impl fmt::Debug for Sandbox {
     }
 }
 
-/// The states that anybody sees.
+/// The states that anybody sees. A client takes one that it does not know for running: it can't be waited for as one that is paused can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", from = "String")]
 pub enum SandboxState {
     /// It runs.
     Running,
@@ -126,37 +126,43 @@ pub enum SandboxState {
     Paused,
 }
 
-/// A sandbox in a list.
+impl From<String> for SandboxState {
+    fn from(word: String) -> Self {
+        if word == "paused" { Self::Paused } else { Self::Running }
+    }
+}
+
+/// A sandbox in a list. A client does without what is not needed to know which it is and how it does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedSandbox {
     /// The template's id.
-    #[serde(rename = "templateID")]
+    #[serde(rename = "templateID", default)]
     pub template_id: String,
     /// The sandbox' id.
     #[serde(rename = "sandboxID")]
     pub sandbox_id: String,
     /// Once the machine that it was on; of no meaning any more.
-    #[serde(rename = "clientID")]
+    #[serde(rename = "clientID", default)]
     pub client_id: String,
     /// When it was started, as of RFC 3339.
-    #[serde(rename = "startedAt")]
+    #[serde(rename = "startedAt", default)]
     pub started_at: String,
     /// When it ends, as of RFC 3339.
-    #[serde(rename = "endAt")]
+    #[serde(rename = "endAt", default)]
     pub end_at: String,
     /// Processors.
-    #[serde(rename = "cpuCount")]
+    #[serde(rename = "cpuCount", default)]
     pub cpu_count: u32,
     /// Memory in MiB.
-    #[serde(rename = "memoryMB")]
+    #[serde(rename = "memoryMB", default)]
     pub memory_mb: u64,
     /// Disk space in MiB.
-    #[serde(rename = "diskSizeMB")]
+    #[serde(rename = "diskSizeMB", default)]
     pub disk_size_mb: u64,
     /// Its state.
     pub state: SandboxState,
     /// Version of the guest's protocol.
-    #[serde(rename = "envdVersion")]
+    #[serde(rename = "envdVersion", default)]
     pub envd_version: String,
     /// A name of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]

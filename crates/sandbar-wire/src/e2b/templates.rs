@@ -336,5 +336,6 @@ pub struct SnapshotInfo {
     #[serde(rename = "snapshotID")]
     pub snapshot_id: String,
     /// Its names with namespace and tag.
+    #[serde(default)]
     pub names: Vec<String>,
 }
