@@ -7,7 +7,10 @@ use crate::run::{output, workspace};
 use crate::test::{build_example, build_executable, build_helper};
 
 /// A document, and the package and example that prints it.
-const DOCUMENTS: &[(&str, &str, &str)] = &[("docs/doctor.md", "sandbar-local", "conditions")];
+const DOCUMENTS: &[(&str, &str, &str)] = &[
+    ("docs/doctor.md", "sandbar-local", "conditions"),
+    ("docs/e2b-checklist.md", "sandbar-e2b", "checklist"),
+];
 
 /// The same, of what the example observes: it makes sandboxes, in a rig.
 const OBSERVED: &[(&str, &str, &str)] = &[("docs/egress-scorecard.md", "sandbar-local", "scorecard")];
