@@ -8,6 +8,7 @@ mod generate;
 mod host;
 mod interop;
 mod links;
+mod live;
 mod modes;
 mod run;
 mod scratch;
@@ -27,6 +28,7 @@ cargo xtask TASK
   fuzz      the fuzz targets [--seconds N] [TARGET...], 60 s each; needs a C++ compiler, and no nightly toolchain
   soak      the long sizes of the long checks [NAME...]; prints what it measured
   interop   the official packages of E2B against this build [--full] [--only CASE] [--column RELEASE] [--write: docs/compatibility.md]
+  live      the conformance kit against a real cloud (`e2b`), where there is a key; costs money [PREFIX...]
   help      this
 ";
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Some("gen") => generate::run(),
         Some("fuzz") => fuzz::run(&arguments[1..]),
         Some("interop") => interop::run(&arguments[1..]),
+        Some("live") => live::run(&arguments[1..]),
         Some("soak") => soak::run(&arguments[1..]),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

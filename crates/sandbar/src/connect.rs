@@ -9,6 +9,9 @@ use sandbar_observe::{AuditConfig, AuditLog, Observation, Observed};
 /// |---|---|
 /// | `local:` | this Linux machine, with the data folder that the environment says (`$SANDBAR_HOME`, else the usual one) |
 /// | `local:/path` | this Linux machine, with its data in `/path`; a relative one is taken from the current folder, as `$SANDBAR_HOME` is |
+/// | `e2b:` | E2B's cloud, with the key in `$E2B_API_KEY`, and what else the variables of E2B's own SDKs say |
+/// | `e2b:example.com` | the same at another domain, where `api.example.com` is the control plane |
+/// | `e2b:http://host:port` | a server that speaks E2B's API, control plane and guests at one address, as `sandbar serve` does |
 ///
 /// An unknown scheme or a malformed rest is [`InvalidInput`](sandbar_core::ErrorKind::InvalidInput), a known scheme that this build lacks is
 /// [`Unsupported`](sandbar_core::ErrorKind::Unsupported). Nothing is made or contacted yet beyond what the backend's own `open` says.
@@ -36,7 +39,8 @@ fn open(url: &str, audit: Option<&AuditConfig>) -> Result<Arc<dyn SandboxProvide
     })?;
     match scheme {
         "local" => local(rest, audit),
-        "e2b" | "fly" => Err(not_in_this_build(scheme)),
+        "e2b" => e2b(rest),
+        "fly" => Err(not_in_this_build(scheme)),
         _ => Err(Error::invalid("connect", format!("unknown provider `{}:`", scheme.escape_debug()))
             .with_hint("the sandboxes of this machine are `local:`")),
     }
@@ -68,6 +72,22 @@ fn local(home: &str, audit: Option<&AuditConfig>) -> Result<Arc<dyn SandboxProvi
 #[cfg(not(feature = "local"))]
 fn local(_home: &str, _audit: Option<&AuditConfig>) -> Result<Arc<dyn SandboxProvider>> {
     Err(not_in_this_build("local"))
+}
+
+#[cfg(feature = "e2b")]
+fn e2b(place: &str) -> Result<Arc<dyn SandboxProvider>> {
+    let mut config = sandbar_e2b::E2bConfig::from_env()?;
+    if place.contains("://") {
+        config = config.with_api_url(place).with_sandbox_url(place);
+    } else if !place.is_empty() {
+        config = config.with_domain(place);
+    }
+    Ok(Arc::new(sandbar_e2b::E2bProvider::open(config)?))
+}
+
+#[cfg(not(feature = "e2b"))]
+fn e2b(_place: &str) -> Result<Arc<dyn SandboxProvider>> {
+    Err(not_in_this_build("e2b"))
 }
 
 fn not_in_this_build(scheme: &str) -> Error {
@@ -104,9 +124,22 @@ mod tests {
         assert!(connect("local:no-such-folder/data").is_ok());
     }
 
+    /// A key is needed when something is sent, and no sooner.
+    #[test]
+    #[cfg(feature = "e2b")]
+    fn places_of_e2b_are_opened_without_asking_anybody() {
+        for url in ["e2b:", "e2b:x.test", "e2b:http://localhost:3000", "e2b:https://api.x.test/base/"] {
+            assert_eq!(connect(url).unwrap().name(), "e2b", "{url}");
+        }
+        for url in ["e2b:ftp://x.test", "e2b:https://", "e2b:a b"] {
+            assert_eq!(connect(url).unwrap_err().kind(), ErrorKind::Config, "{url}");
+        }
+    }
+
     #[test]
     fn known_places_that_are_not_here_are_unsupported() {
-        for url in ["e2b:", "fly:org"] {
+        let urls = if cfg!(feature = "e2b") { &["fly:org"][..] } else { &["e2b:", "fly:org"] };
+        for url in urls {
             let error = connect(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{url}");
             assert!(error.to_string().contains("not in this build"), "{error}");

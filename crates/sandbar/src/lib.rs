@@ -22,6 +22,7 @@
 //! # Features
 //! - `local` (default): sandboxes on this Linux machine. Needs the `sandbar` executable beside the caller's, in `PATH`, or in
 //!   `$SANDBAR_HELPER`: it plays the host process of each sandbox and the first process in it.
+//! - `e2b`: sandboxes on E2B's cloud, or on a server that speaks its API. Needs an account's key in `$E2B_API_KEY`.
 //! - `otlp`: [`observe::otlp`], spans to an OpenTelemetry collector.
 
 pub mod build;
@@ -30,6 +31,8 @@ mod connect;
 pub use connect::{connect, connect_observed};
 pub use sandbar_core::*;
 
+#[cfg(feature = "e2b")]
+pub use sandbar_e2b as e2b;
 #[cfg(feature = "local")]
 pub use sandbar_local as local;
 pub use sandbar_observe as observe;

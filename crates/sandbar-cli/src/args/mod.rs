@@ -94,9 +94,10 @@ pub(crate) struct Cli {
 /// Options that every command takes.
 #[derive(Args, Debug)]
 pub(crate) struct GlobalArgs {
-    /// Where sandboxes run: `local`, or a URL such as `local:/path/to/data`
+    /// Where sandboxes run: `local`, `e2b`, or a URL such as `local:/path/to/data`
     ///
-    /// Without it `SANDBAR_URL` counts, then `local`.
+    /// `e2b` is E2B's cloud, with the key in `E2B_API_KEY`; `e2b:http://host:port` is a server that speaks its API. Without it `SANDBAR_URL`
+    /// counts, then `local`.
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) provider: Option<String>,
     /// Print JSON, errors included

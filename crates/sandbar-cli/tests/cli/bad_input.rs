@@ -113,7 +113,7 @@ fn refusals() {
     for (named, arguments) in [
         ("no-such-template", &["run", "-t", "no-such-template", "--", "true"][..]),
         ("no-such-template", &["create", "-t", "no-such-template"]),
-        ("e2b:", &["--provider", "e2b", "ls"]),
+        ("E2B_API_KEY", &["--provider", "e2b", "ls"]),
         ("no-such-sandbox", &["exec", "no-such-sandbox", "--", "true"]),
         ("nobody-here", &["run", "-u", "nobody-here", "--", "true"]),
         ("/no/such/folder", &["run", "-w", "/no/such/folder", "--", "true"]),

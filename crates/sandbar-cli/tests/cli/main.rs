@@ -7,6 +7,7 @@ mod bytes;
 mod copies;
 mod cp;
 mod doctor;
+mod e2b;
 mod egress;
 mod ends;
 mod forks;

@@ -8,13 +8,13 @@ use crate::harness::{Home, both, code, signal};
 const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0", "--code-interpreter", "off"];
 
 /// A server that runs, and what it printed to be pasted.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     lines: Vec<String>,
 }
 
 impl Serving {
-    fn start(home: &Home, lines: usize) -> Self {
+    pub(crate) fn start(home: &Home, lines: usize) -> Self {
         Self::of(home.sandbar(SERVE), lines)
     }
 
@@ -25,7 +25,7 @@ impl Serving {
         Self { child, lines }
     }
 
-    fn value(&self, name: &str) -> &str {
+    pub(crate) fn value(&self, name: &str) -> &str {
         let prefix = format!("export {name}=");
         self.lines.iter().find_map(|line| line.strip_prefix(&prefix)).unwrap()
     }
