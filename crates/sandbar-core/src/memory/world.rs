@@ -128,14 +128,19 @@ impl World {
     }
 
     fn end(&self, id: &SandboxId, cause: EndCause) -> bool {
-        let Some(machine) = self.lock().machines.remove(id) else { return false };
+        let Some(machine) = self.lock().machines.get(id).cloned() else { return false };
         let entry = super::usage::entry(&machine, cause);
-        self.free(&machine);
+        // At one moment: who finds it gone finds how it ended.
         let mut held = self.lock();
+        if held.machines.remove(id).is_none() {
+            return false;
+        }
         held.ended.push_back(entry);
         if held.ended.len() > super::usage::KEPT_ENTRIES {
             held.ended.pop_front();
         }
+        drop(held);
+        self.free(&machine);
         true
     }
 
