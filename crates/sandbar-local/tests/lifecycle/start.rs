@@ -91,7 +91,7 @@ async fn what_was_stopped_runs_again_with_all_but_its_processes() {
 async fn its_main_command_is_started_anew_and_its_logs_go_on() {
     let Some(bed) = Bed::new() else { return };
     let main = MainCommand::new(Command::shell(
-        "echo begun $((1 + $(cat ~/n 2>/dev/null || echo 0))) | tee ~/said; cut -d' ' -f2 ~/said > ~/n; exec sleep 4545",
+        "n=$((1 + $(cat ~/n 2>/dev/null || echo 0))); echo $n > ~/n; echo begun $n; exec sleep 4545",
     ));
     let sandbox = bed.provider().create(CreateOptions::new().with_main(main)).await.expect("a sandbox");
     let part = sandbox.require_main_command().expect("the part");
