@@ -305,10 +305,11 @@ fn a_terminal_has_a_size_and_takes_input() {
         let size = json!({"process": select, "pty": {"size": {"cols": 100, "rows": 30}}});
         agent.process::<Value>("Update", &size).await.unwrap();
         assert!(input(&agent, &running, "no").await.is_err(), "stdin of a terminal");
-        let line = json!({"process": select, "input": {"pty": "aGVsbG8K"}});
-        agent.process::<Value>("SendInput", &line).await.unwrap();
+        // Before the line, which ends it.
         let close = agent.process::<Value>("CloseStdin", &json!({"process": select})).await.unwrap_err();
         assert_eq!(close.code, Code::Unknown);
+        let line = json!({"process": select, "input": {"pty": "aGVsbG8K"}});
+        agent.process::<Value>("SendInput", &line).await.unwrap();
         let output = running.output().await.unwrap();
         let text = String::from_utf8_lossy(&output.pty);
         assert!(text.contains("30 100") && text.contains("got hello"), "{text}");

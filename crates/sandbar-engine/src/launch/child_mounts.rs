@@ -164,12 +164,22 @@ fn attach_in_root(mount: &OwnedFd, prefixes: &[CString]) -> Result<(), Errno> {
     move_mount(mount, c"", &place, c"", both)
 }
 
+/// How often a path is looked up again: `openat2(2)` gives a `..` up where anything anywhere is renamed or mounted meanwhile, and says to try again.
+const MOST_TRIES: u32 = 10_000;
+
 /// Links of the root file system are the sandbox's own: they are followed in it, and never into another mount, as the agent, `/proc` and `/run` are.
 /// In another mount (one asked for before, or `/usr`) only what the path itself says is found: what is in a volume, another sandbox wrote.
 fn open_in(root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
     let open = |resolve| {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | resolve;
-        openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+                Err(Errno::AGAIN) if tries < MOST_TRIES => {}
+                found => return found,
+            }
+        }
     };
     match open(ResolveFlags::NO_XDEV) {
         Err(Errno::XDEV) => open(ResolveFlags::NO_SYMLINKS),

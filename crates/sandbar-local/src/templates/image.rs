@@ -20,6 +20,8 @@ const MAX_DOCUMENT: u64 = 4 << 20;
 const MAX_NESTING: usize = 4;
 /// Most layers of an image: no builder makes more than 127.
 const MAX_LAYERS: usize = 512;
+/// How often a path is looked up again: `openat2(2)` gives a `..` up where anything anywhere is renamed or mounted meanwhile, and says to try again.
+const MOST_TRIES: u32 = 10_000;
 /// Says that a folder is an OCI image layout.
 const LAYOUT: &str = "oci-layout";
 
@@ -341,7 +343,15 @@ pub(super) fn open_file(folder: BorrowedFd<'_>, place: &str) -> Result<OwnedFd> 
 fn open(folder: BorrowedFd<'_>, place: &str) -> Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    match openat2(folder, place, flags, Mode::empty(), resolve) {
+    let mut tries = 0;
+    let opened = loop {
+        tries += 1;
+        match openat2(folder, place, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) if tries < MOST_TRIES => {}
+            opened => break opened,
+        }
+    };
+    match opened {
         Ok(file) => Ok(Some(file)),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(Errno::XDEV | Errno::LOOP) => Err(bad(&format!("`{}` leads out of it", place.escape_debug()))),
