@@ -46,9 +46,12 @@ async fn one_after_another_and_at_once_they_leave_nothing() {
     let count = soak().unwrap_or(CONNECTIONS);
     let at_once = at_once(if soak().is_some() { AT_ONCE } else { FEW_AT_ONCE });
     let address = served.api.address;
-    // The first ones show what there is to keep.
+    // The first ones show what there is to keep: of each kind, as the allocator keeps what many at once needed.
     one_after_another(address, count / 10).await;
     all_at_once(&served, at_once).await;
+    if soak().is_some() {
+        slow(&served, at_once).await;
+    }
     let before = Footprint::settled(served.pid(), None).await;
     println!("after the first: {before:?}");
     one_after_another(address, count).await;
