@@ -245,7 +245,10 @@ fn other_signals_go_to_the_session() {
             "trap 'echo int; exit 4' INT; (setsid sleep 4321 &); echo up; while :; do sleep 0.02; done";
         let mut running = agent.shell(script).await;
         running.until("up").await;
-        eventually_async("the detached one runs", || !with_marker("4321").is_empty()).await;
+        // Before that it is `setsid`, which may not be in a session of its own yet.
+        let sleeps =
+            |pid: &u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"sleep\n");
+        eventually_async("the detached one runs", || with_marker("4321").iter().any(sleeps)).await;
         signal(&agent, &running, "SIGNAL_SIGINT").await.unwrap();
         assert_eq!(running.output().await.unwrap().end.exit_code, 4);
         assert_eq!(with_marker("4321").len(), 1, "what was detached is not interrupted");
