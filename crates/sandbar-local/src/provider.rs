@@ -194,16 +194,6 @@ impl Inner {
         orders: CreateOrders,
         operation: &'static str,
     ) -> Result<Arc<dyn Sandbox>> {
-        self.make_by(orders, operation, None).await
-    }
-
-    /// As [`Inner::make`], by a shim that waits for its orders.
-    pub(crate) async fn make_by(
-        self: &Arc<Self>,
-        orders: CreateOrders,
-        operation: &'static str,
-        early: Option<Shim>,
-    ) -> Result<Arc<dyn Sandbox>> {
         let is_owned = orders.owner.is_some();
         doctor::check_limits(&self.home)?;
         let executable = self.executable()?;
@@ -217,7 +207,7 @@ impl Inner {
         let is_copy = shape.boot.layers.first().is_some_and(LayerId::is_snapshot);
         let spare = if is_copy { None } else { self.spares.take(&shape, abandon) };
         let is_ready = spare.is_some();
-        let shim = match spare.or(early) {
+        let shim = match spare {
             Some(shim) => shim,
             None => Shim::spawn(&executable, &self.home, operation)?,
         };

@@ -16,11 +16,9 @@ use crate::aside::aside;
 use crate::ask::{COPY, misplaced};
 use crate::config::BACKEND;
 use crate::error::{fail, gone, io_error, not_running, unknown};
-use crate::helper::Shim;
 use crate::home::{AgentMark, Folder, Home, Lock, Pending, StoredRecord};
 use crate::network;
 use crate::observe::Observed;
-use crate::provider::Inner;
 use crate::shim::protocol::{CreateOrders, Op, Reply, Snapped};
 use crate::shim::{copy, kept};
 use crate::store::{self, Boot, Hold, LayerId, Merged, StoreLock};
@@ -36,24 +34,6 @@ impl Forking for Shared {
     /// data folder is on btrfs, a snapshot; `reflink` where the file system shares the bytes of files; `copy` elsewhere.
     async fn fork(&self, options: ForkOptions) -> Result<(Arc<dyn Sandbox>, ForkOutcome)> {
         self.0.fork(options).await
-    }
-}
-
-/// A shim that waits for its orders.
-struct Early(Option<(Shim, Arc<Inner>)>);
-
-impl Early {
-    fn new(inner: &Arc<Inner>) -> Result<Self> {
-        let shim = Shim::spawn(&inner.executable()?, &inner.home, FORK)?;
-        Ok(Self(Some((shim, Arc::clone(inner)))))
-    }
-}
-
-impl Drop for Early {
-    fn drop(&mut self) {
-        if let Some((shim, inner)) = self.0.take() {
-            inner.adopt_child(None, shim.dismiss());
-        }
     }
 }
 
@@ -78,8 +58,6 @@ impl Link {
                 .with_hint("choose another name, or destroy that sandbox"));
         }
         let merged = self.compact(&seen).await?;
-        // It starts while the layer is made, and ends by itself where nothing comes of that.
-        let mut early = Early::new(self.shared_inner())?;
         // The store is held until the copy's record names the layer.
         let (Snapped { layers, mechanism, copied_bytes }, _store) = self.snapshot(merged).await?;
         let seen = self.see(FORK)?;
@@ -90,7 +68,7 @@ impl Link {
             orders.egress =
                 Some(egress).filter(|policy| *policy.public() != sandbar_core::EgressPolicy::DenyAll);
         }
-        let copy = self.shared_inner().make_by(orders, FORK, early.0.take().map(|(shim, _)| shim)).await?;
+        let copy = self.shared_inner().make(orders, FORK).await?;
         Ok((copy, ForkOutcome { mechanism, copied_bytes, processes_preserved: false }))
     }
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use sandbar_core::{ErrorKind, Result};
 use sandbar_egress::intercept::Authority;
-use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
 use super::prepare::{Run, relaunch};
@@ -38,40 +37,17 @@ pub(crate) const LAYER: &str = "layer";
 /// Layers of a stack that another is laid on by moving: so far below the most of an overlay that copies of its copies find room too.
 const MOST_LAYERS: usize = sandbar_engine::MAX_LOWERS - 8;
 
-/// A layer that is made. Nothing of it goes before somebody else names it, as long as this is there.
-pub(super) struct Forked<'a> {
-    pub(super) snapped: Snapped,
-    _store: StoreLock,
-    _turn: MutexGuard<'a, ()>,
-    next: Option<Next<'a>>,
-}
-
-impl Forked<'_> {
-    /// Lets the parent go on, where it is to have another agent; nobody has to wait for that, and it has to be done whoever waits.
-    pub(super) async fn go_on(&mut self) {
-        let Some(next) = self.next.take() else { return };
-        if let Err(error) = next.take_over().await {
-            // The fork is done. Whoever asks the sandbox next finds out, and has it started again.
-            log::say(&format_args!("after a fork: {error}"));
-        }
+/// Makes the layer. Nothing of it goes before somebody else names it, as long as the store is held.
+pub(super) async fn snapshot(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<(Snapped, StoreLock)> {
+    let _turn = shared.turn(COPY_PATIENCE, FORK).await?;
+    if let Some(snapped) = by_layer(shared, merged).await? {
+        return Ok(snapped);
     }
+    super::copy::snapshot(shared, merged).await
 }
-
-/// Makes the layer. [`Forked::go_on`] has to follow.
-pub(super) async fn snapshot<'a>(shared: &'a Arc<Shared>, merged: Option<&Merged>) -> Result<Forked<'a>> {
-    let turn = shared.turn(COPY_PATIENCE, FORK).await?;
-    if let Some((snapped, store, next)) = by_layer(shared, merged).await? {
-        return Ok(Forked { snapped, _store: store, _turn: turn, next: Some(next) });
-    }
-    let (snapped, store) = super::copy::snapshot(shared, merged).await?;
-    Ok(Forked { snapped, _store: store, _turn: turn, next: None })
-}
-
-/// A layer by moving, and who goes on over it.
-type Moved<'a> = (Snapped, StoreLock, Next<'a>);
 
 /// By moving the writable layers; `None` means that it can't be done so, and all is as before.
-async fn by_layer<'a>(shared: &'a Arc<Shared>, merged: Option<&Merged>) -> Result<Option<Moved<'a>>> {
+async fn by_layer(shared: &Arc<Shared>, merged: Option<&Merged>) -> Result<Option<(Snapped, StoreLock)>> {
     let has_more =
         |record: &crate::home::StoredRecord| record.main.is_some() || record.private.asleep.is_some();
     if shared.look(has_more) {
@@ -109,7 +85,7 @@ async fn by_layer<'a>(shared: &'a Arc<Shared>, merged: Option<&Merged>) -> Resul
         Err(failure) => return Err(quiet.over(not_given(&failure)).await),
     };
     match replace(shared, orders, &listeners).await {
-        Ok(Some((snapped, next))) => Ok(Some((snapped, store, next))),
+        Ok(Some(snapped)) => Ok(Some((snapped, store))),
         Ok(None) => {
             quiet.end().await;
             Ok(None)
@@ -152,12 +128,12 @@ impl<'a> Silent<'a> {
     }
 }
 
-/// Gives the sandbox another agent over new layers, which has to take over; `None` means that something else runs in it.
-async fn replace<'a>(
-    shared: &'a Arc<Shared>,
+/// Gives the sandbox another agent over new layers; `None` means that something else runs in it.
+async fn replace(
+    shared: &Arc<Shared>,
     orders: CreateOrders,
     listeners: &Received,
-) -> Result<Option<(Snapped, Next<'a>)>> {
+) -> Result<Option<Snapped>> {
     ctl::checked_listeners(listeners.as_slice()).map_err(|cause| not_given(&cause))?;
     let is_owned = shared.look(|record| record.private.owner.is_some());
     let before = shared.agent();
@@ -181,9 +157,8 @@ async fn replace<'a>(
     // It is done: what does not work from here on is a fault of the sandbox as it is now.
     moving.done();
     still.done();
-    let snapped = Snapped { layers: boot.layers, mechanism: LAYER.to_owned(), copied_bytes: 0 };
-    next.succeed(before)?;
-    Ok(Some((snapped, next)))
+    next.take_over(before).await?;
+    Ok(Some(Snapped { layers: boot.layers, mechanism: LAYER.to_owned(), copied_bytes: 0 }))
 }
 
 /// An agent that stands still until this is dropped.
@@ -301,22 +276,15 @@ impl Next<'_> {
             .map_err(|cause| io_error(FORK, "`record.json`", cause))
     }
 
-    /// Ends the agent of before: whoever has a connection to it is to see that at once.
-    fn succeed(&mut self, before: Arc<OwnedFd>) -> Result<()> {
-        let pidfd = self.run.as_ref().ok_or_else(lost)?.agent.pidfd.try_clone();
-        let pidfd = pidfd.map_err(|cause| io_error(FORK, "the next agent", cause))?;
-        self.shared.set_agent(pidfd);
+    /// Ends the agent of before, and waits until this one answers.
+    async fn take_over(mut self, before: Arc<OwnedFd>) -> Result<()> {
+        let shared = self.shared;
+        let Run { agent, log, .. } = self.run.take().ok_or_else(lost)?;
+        shared.set_agent(agent.pidfd);
         let _ = pidfd_send_signal(&*before, Signal::KILL);
         // The kernel takes its mounts down in its last breath; nobody has to wait for that.
         let reaping = move || waitid(WaitId::PidFd(before.as_fd()), WaitIdOptions::EXITED);
         drop(tokio::task::spawn_blocking(reaping));
-        Ok(())
-    }
-
-    /// Waits until it answers.
-    async fn take_over(mut self) -> Result<()> {
-        let shared = self.shared;
-        let Run { agent, log, .. } = self.run.take().ok_or_else(lost)?;
         let keeping = log::keep(Arc::clone(shared), log);
         tokio::spawn(async move {
             // Without its log an agent runs as well.

@@ -439,7 +439,7 @@ pub(crate) enum Reply {
 }
 
 /// A moment of a sandbox' files.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Snapped {
     /// What a copy boots from, the topmost first.
     pub(crate) layers: Vec<LayerId>,

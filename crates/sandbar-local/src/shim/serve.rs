@@ -120,11 +120,8 @@ async fn snapshot(
     merged: Option<&Merged>,
 ) -> std::io::Result<()> {
     match fork::snapshot(shared, merged).await {
-        Ok(mut forked) => {
-            // The copy can be made while the parent is given its next agent.
-            let sent = send(&mut stream, &Reply::Snapshot(forked.snapped.clone())).await;
-            forked.go_on().await;
-            sent?;
+        Ok((snapped, _store)) => {
+            send(&mut stream, &Reply::Snapshot(snapped)).await?;
             let _ = timeout(TAKEN_OVER, stream.read(&mut [0])).await;
             Ok(())
         }
