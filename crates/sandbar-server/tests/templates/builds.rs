@@ -17,7 +17,7 @@ async fn a_build_does_its_steps_for_real_and_knows_them_again() {
             json!({ "type": "ENV", "args": ["GREETING", "hello there"] }),
             json!({ "type": "COPY", "args": ["src", app, "", ""], "filesHash": tree, "forceUpload": true }),
             json!({ "type": "COPY", "args": ["bin/tool", bin, "", "0755"], "filesHash": tool }),
-            json!({ "type": "WORKDIR", "args": ["/home/user/work"] }),
+            json!({ "type": "WORKDIR", "args": ["/home/user/job"] }),
             json!({ "type": "RUN", "args": ["echo \"$GREETING from $(id -un)\" > said; echo a line"] }),
         ];
         if has_root() {
@@ -46,7 +46,7 @@ async fn a_build_does_its_steps_for_real_and_knows_them_again() {
     );
     let tool = if has_root() { "tool" } else { "/home/user/bin/tool" };
     assert_eq!(rig.said(&made.id, tool).await, "tool");
-    assert_eq!(rig.said(&made.id, "cat /home/user/work/said").await, "hello there from user");
+    assert_eq!(rig.said(&made.id, "cat /home/user/job/said").await, "hello there from user");
     assert_eq!(rig.said(&made.id, "echo $GREETING").await, "hello there");
     assert_eq!(
         rig.said(&made.id, "until [ -e /tmp/started ]; do :; done; cat /tmp/started").await,
@@ -63,7 +63,7 @@ async fn a_build_does_its_steps_for_real_and_knows_them_again() {
     let nothing = json!([{ "type": "RUN", "args": ["true"] }, { "type": "RUN", "args": ["true # again"] }]);
     let derived = rig.build("derived", json!({ "fromTemplate": "app:v1", "steps": nothing })).await;
     let made = rig.create(json!({ "templateID": derived.template })).await;
-    assert_eq!(rig.said(&made.id, "cat /home/user/work/said").await, "hello there from user");
+    assert_eq!(rig.said(&made.id, "cat /home/user/job/said").await, "hello there from user");
 }
 
 #[tokio::test(flavor = "multi_thread")]
